@@ -1,0 +1,63 @@
+# Two commands matter: `make pair TASK=transfer-repair SEED=4242` and `make test`. Each sets up all that it needs.
+
+PYTHON  ?= python3
+TASK    ?= transfer-repair
+SEED    ?= 4242
+PROFILE ?= cpu-demo
+ARGS    ?=
+
+BIN := .venv/bin
+# The binding takes the libraries that our own build of llama-server makes: nothing is compiled twice.
+PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help pair setup test test-fast lint format clean
+
+help: ## show this list
+	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  TASK=$(TASK) SEED=$(SEED) PROFILE=$(PROFILE) ARGS=\"--json ...\""
+
+pair: .venv/.run ## play one pair: both arms of PROFILE on TASK with SEED
+	@$(BIN)/agent-ab pair --task "$(TASK)" --seed "$(SEED)" --profile "$(PROFILE)" $(ARGS)
+
+setup: .venv/.run ## find or build llama-server, fetch the demo model
+	@$(BIN)/agent-ab setup
+
+test: lint ## lint, types, contracts, and every test on the real parts
+	@$(BIN)/agent-ab setup
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-fast: .venv/.dev ## the pure tests only, in seconds
+	@$(BIN)/python -m pytest -m "not live" $(ARGS)
+
+lint: .venv/.dev ## ruff, mypy, import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: .venv/.dev ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean: ## remove the environment and caches; runs.db and runs/ stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis *.egg-info build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than Python 3.11; name another with PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -m venv .venv || \
+	  { rm -rf .venv; echo "error: no venv module; on Debian or Ubuntu: apt install python3-venv" >&2; exit 2; }
+
+.venv/.run: .venv/bin/python pyproject.toml constraints.txt
+	@echo "installing the Python packages into .venv (once, 1 to 2 minutes)"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+.venv/.dev: .venv/.run
+	@$(PIP_INSTALL) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,269 @@
+"""The command line: the only place that prints and exits.
+
+Exit status: 0 done (for `pair`: the pair is valid), 2 the user's mistake, 4 the apparatus broke or the pair is void,
+130 interrupted.
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import click
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent_ab import __version__, engine, models, report, run, tasks
+from agent_ab.config import Profile, Sandbox, load_profile, load_seeds, nearest
+from agent_ab.errors import ApparatusError, UserError
+from agent_ab.model import Pair, SandboxKind
+from agent_ab.progress import Progress
+from agent_ab.schedule import plan_pair
+from agent_ab.store import Store
+
+app = typer.Typer(
+    help="Change one thing about your model server: does your coding agent still fix the bugs, and do you wait less?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+err = Console(stderr=True, highlight=False)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TasksDir = Annotated[Path, typer.Option(help="Where the task directories are.")]
+ProfilesDir = Annotated[Path, typer.Option(help="Where the profiles are.")]
+Db = Annotated[Path, typer.Option(help="The database.")]
+RunsDir = Annotated[Path, typer.Option(help="Where the evidence goes.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of tables.")]
+
+
+@app.command()
+def pair(
+    task: Annotated[str, typer.Option(help="The task's id; `agent-ab task list` names them.")],
+    seed: Annotated[int, typer.Option(help="The sampling seed; seeds.toml says which arm it plays first.")] = 4242,
+    profile: Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")] = "cpu-demo",
+    repeat: Annotated[int, typer.Option(min=0, help="Number of this repetition; enters the per-turn seeds.")] = 0,
+    agent: Annotated[str, typer.Option(help="Another agent for both arms: builtin, oracle or nop.")] = "",
+    sandbox: Annotated[SandboxKind | None, typer.Option(help="`none` runs model-written commands loose.")] = None,
+    as_json: AsJson = False,
+    db: Db = Path("runs.db"),
+    runs_dir: RunsDir = Path("runs"),
+    tasks_dir: TasksDir = ROOT / "tasks",
+    profiles_dir: ProfilesDir = ROOT / "profiles",
+    seeds_file: Annotated[Path, typer.Option(help="The seeds and their arm order.")] = ROOT / "seeds.toml",
+) -> None:
+    """Play one task with both arms, prove that only the declared variable differed, and show what changed.
+
+    Example: agent-ab pair --task transfer-repair --seed 4242 --profile scripted-known-bad
+    """
+    chosen = _with_flags(load_profile(profile, profiles_dir), agent, sandbox)
+    seeds = load_seeds(seeds_file)
+    if not 0 <= seed < 2**32 - 1:
+        raise UserError(f"--seed {seed}: a seed lies between 0 and {2**32 - 2}")
+    if not (runs_dir.parent if not runs_dir.exists() else runs_dir).is_dir():
+        raise UserError(f"--runs-dir {runs_dir}: its parent directory does not exist")
+    store = Store(db)
+    try:
+        with Progress(err) as progress:
+            bench = run.prepare(chosen, task, tasks_dir, progress)
+            played = run.play_pair(bench, plan_pair(task, seed, seeds, repeat), runs_dir, store, progress)
+    finally:
+        store.close()
+    _print_pair(played, runs_dir, as_json)
+    if not played.valid:
+        raise typer.Exit(4)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A pair, as `agent-ab pairs` names it; by default the newest.")] = "",
+    as_json: AsJson = False,
+    db: Db = Path("runs.db"),
+    runs_dir: RunsDir = Path("runs"),
+) -> None:
+    """Show one finished pair again: its checks, its price, its proof."""
+    store = _open(db)
+    try:
+        names = store.pair_names()
+        if not names:
+            raise UserError(f"{db}: holds no pair yet; `agent-ab pair --task transfer-repair` plays one")
+        if name and name not in names:
+            raise UserError(f"{db}: no pair {name!r}{nearest(name, list(names))}")
+        loaded = store.load_pair(name or names[-1])
+    finally:
+        store.close()
+    _print_pair(loaded, runs_dir, as_json)
+
+
+@app.command()
+def pairs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
+    """List the finished pairs, oldest first."""
+    store = _open(db)
+    try:
+        loaded = [store.load_pair(name) for name in store.pair_names()]
+    finally:
+        store.close()
+    if as_json:
+        rows = [{"name": p.name, "outcome": p.outcome, "flips": len(p.flips), "valid": p.valid} for p in loaded]
+        _print_json(rows)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("pair", "outcome", "baseline", "candidate", "flips"):
+        table.add_column(column)
+    for p in loaded:
+        counts = [f"{a.passed}/{len(a.scored)}" for a in (p.baseline, p.candidate)]
+        table.add_row(p.name, p.outcome.value, *counts, str(len(p.flips)))
+    out.print(table)
+
+
+@app.command()
+def setup(
+    profile: Annotated[str, typer.Option(help="Make ready what this profile needs.")] = "cpu-demo",
+    profiles_dir: ProfilesDir = ROOT / "profiles",
+    as_json: AsJson = False,
+) -> None:
+    """Find or build llama-server, and fetch the demo model; `pair` does the same by itself.
+
+    The first time this compiles llama-server (about 7 minutes on 2 cores) into the user's cache.
+    """
+    chosen = load_profile(profile, profiles_dir)
+    with Progress(err) as progress:
+        found = engine.find(chosen.server.binary, progress)
+        model = None if chosen.model.source == "scripted" else models.resolve(chosen.model, None, progress)
+    facts = {
+        "llama_server": str(found.binary),
+        "source": found.source,
+        "build": found.build,
+        "sha256": found.sha256,
+        "spec_types": list(found.spec_types),
+        "model": str(model.path) if model else "made from the task's script",
+        "mtp": model.mtp_reason if model else "",
+    }
+    if as_json:
+        _print_json(facts)
+        return
+    for label, value in facts.items():
+        out.print(Text.assemble((f"{label:<14}", "bold"), ", ".join(value) if isinstance(value, list) else str(value)))
+
+
+@app.command()
+def check(
+    task: Annotated[str, typer.Argument(help="The task's id.")],
+    workspace: Annotated[Path, typer.Option(help="The directory to judge; it is read, never changed.")],
+    sandbox: Annotated[SandboxKind, typer.Option(help="`none` runs the code loose.")] = SandboxKind.BWRAP,
+    tasks_dir: TasksDir = ROOT / "tasks",
+    as_json: AsJson = False,
+) -> None:
+    """Run a task's checks and probes on any directory, as they run on what an agent left behind.
+
+    Exit status 0 whatever the checks say; 4 when the sandbox cannot be started.
+    """
+    loaded = tasks.load(task, tasks_dir)
+    with Progress(err) as progress:
+        results = run.check_workspace(loaded, workspace, Sandbox(kind=sandbox), progress)
+    if as_json:
+        _print_json(report.checks_data(results))
+    else:
+        out.print(report.checks_view(results))
+
+
+task_app = typer.Typer(help="The tasks: what the agent is asked, and how it is judged.", no_args_is_help=True)
+app.add_typer(task_app, name="task")
+
+
+@task_app.command("list")
+def task_list(tasks_dir: TasksDir = ROOT / "tasks", as_json: AsJson = False) -> None:
+    """List the tasks."""
+    loaded = [tasks.load(name, tasks_dir) for name in tasks.names(tasks_dir)]
+    if as_json:
+        _print_json([{"id": t.id, "title": t.title} for t in loaded])
+        return
+    for t in loaded:
+        out.print(Text.assemble((f"{t.id:<20}", "bold"), t.title))
+
+
+@task_app.command("show")
+def task_show(
+    name: Annotated[str, typer.Argument(help="The task's id.")], tasks_dir: TasksDir = ROOT / "tasks"
+) -> None:
+    """Print what the agent is asked."""
+    out.print(Text(tasks.load(name, tasks_dir).instruction))
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        out.print(f"agent-ab {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    pass
+
+
+def _with_flags(profile: Profile, agent: str, sandbox: SandboxKind | None) -> Profile:
+    kinds = ("builtin", "oracle", "nop")
+    if agent and agent not in kinds:
+        raise UserError(f"--agent {agent!r}: no such agent{nearest(agent, list(kinds))}")
+    changes: dict[str, object] = {}
+    if agent:
+        changes["agent"] = profile.agent.model_copy(update={"kind": agent})
+    if sandbox:
+        changes["sandbox"] = profile.sandbox.model_copy(update={"kind": sandbox})
+    return profile.model_copy(update=changes)
+
+
+def _open(db: Path) -> Store:
+    if not db.is_file():
+        raise UserError(f"{db}: no such database; `agent-ab pair --task transfer-repair` makes one")
+    return Store(db)
+
+
+def _print_pair(played: Pair, runs_dir: Path, as_json: bool) -> None:
+    evidence = str(runs_dir / played.name)
+    if as_json:
+        _print_json(report.pair_data(played, evidence))
+    else:
+        out.print(report.pair_view(played, evidence))
+
+
+def _print_json(data: object) -> None:
+    sys.stdout.write(json.dumps(data, indent=2) + "\n")
+
+
+def _terminate(_signum: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with its status."""
+    # SIGTERM and SIGHUP must unwind the same `with` blocks as Ctrl-C, or servers would stay behind.
+    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGHUP, _terminate)
+    try:
+        status = app(standalone_mode=False) or 0
+    except UserError as error:
+        status = _fail(str(error), 2)
+    except ApparatusError as error:
+        status = _fail(str(error), 4)
+    except click.exceptions.Abort:
+        status = 130
+    except click.ClickException as error:
+        error.show()
+        status = 2
+    except KeyboardInterrupt:
+        status = _fail("interrupted; everything that was started has been stopped", 130)
+    sys.exit(status)
+
+
+def _fail(message: str, status: int) -> int:
+    err.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+    return status

@@ -1,0 +1,253 @@
+"""Profiles, seeds and flags: TOML from outside becomes frozen settings here, once."""
+
+import difflib
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_ab.errors import UserError
+from agent_ab.model import Arm, SandboxKind, SeedMode
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """Frozen, and any unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Speculation(Strict):
+    """How the server speculates; every key becomes a `--spec-*` flag."""
+
+    type: str = "none"
+    """One of `--spec-type`'s values; a comma list combines n-gram types with one draft type."""
+    n_max: int | None = Field(None, ge=1, le=64)
+    n_min: int | None = Field(None, ge=0)
+    p_min: float | None = Field(None, ge=0, le=1)
+    sampling: Literal["greedy", "probabilistic"] | None = None
+    kv_type_k: str | None = None
+    """KV-cache type of the draft context; llama-server's default is f16, whatever the target's is."""
+    kv_type_v: str | None = None
+    synth_rates: tuple[float, ...] | None = None
+    """Forced acceptance rates (a control: the text is invalid unless all are 0)."""
+
+
+class Server(Strict):
+    """Everything that llama-server is told; nothing is left to its defaults."""
+
+    binary: str = ""
+    """Path of a llama-server; empty: `AGENT_AB_LLAMA_SERVER`, `PATH`, our own build, in this order."""
+    context: int = Field(8192, ge=256)
+    gpu_layers: int | Literal["all"] = 0
+    threads: int = Field(2, ge=1)
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    flash_attention: Literal["on", "off"] = "on"
+    batch: int = Field(512, ge=1)
+    ubatch: int = Field(256, ge=1)
+    chat_template_file: str = ""
+    """A chat template that replaces the model's own."""
+    reasoning_budget: int | None = None
+    load_stall_s: float = Field(120, gt=0)
+    """Give up on a loading server when its log and memory have stood still for so long."""
+    extra_args: tuple[str, ...] = ()
+    speculation: Speculation = Speculation()
+
+
+class Sampling(Strict):
+    """Pinned by the proxy into every request, the same in both arms."""
+
+    temperature: float = Field(1.0, ge=0)
+    top_p: float = Field(0.95, gt=0, le=1)
+    top_k: int = Field(20, ge=0)
+    min_p: float = Field(0.0, ge=0, le=1)
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
+class ModelFile(Strict):
+    """Which GGUF the server loads."""
+
+    source: Literal["file", "smollm2-mtp", "scripted"] = "file"
+    path: str = ""
+    """For `file`: the GGUF."""
+    script: str = ""
+    """For `scripted`: the name of a script in the task's `scripts/` directory."""
+
+
+class Agent(Strict):
+    """Who answers the instruction, and its limits."""
+
+    kind: Literal["builtin", "oracle", "nop"] = "builtin"
+    protocol: Literal["tools", "json"] = "tools"
+    """`tools`: OpenAI tool calls. `json`: one JSON action a turn under a schema, for templates without tools."""
+    response_budget: int = Field(8192, ge=16)
+    """Greatest number of tokens of one reply (`max_tokens`)."""
+    max_turns: int = Field(50, ge=1)
+    time_limit_s: float = Field(480, gt=0)
+    reasoning_effort: str = ""
+
+
+class Sandbox(Strict):
+    """The box of the agent and of the checks."""
+
+    kind: SandboxKind = SandboxKind.BWRAP
+    memory_mb: int = Field(4096, ge=64)
+    processes: int = Field(512, ge=8)
+    file_size_mb: int = Field(100, ge=1)
+    tmp_mb: int = Field(256, ge=1)
+    open_files: int = Field(1024, ge=32)
+
+
+class ArmSettings(Strict):
+    """One arm's full, resolved setting."""
+
+    model: ModelFile = ModelFile()
+    server: Server = Server()
+    sampling: Sampling = Sampling()
+    agent: Agent = Agent()
+    sandbox: Sandbox = Sandbox()
+    seed_mode: SeedMode = SeedMode.FIXED
+
+
+class Profile(ArmSettings):
+    """A profile file: what both arms share, and what makes them differ."""
+
+    name: str = ""
+    description: str = ""
+    variable: str
+    """The declared variable: a dotted path, `server.speculation` for example; the arms differ below it only."""
+    baseline: dict[str, Any] = {}
+    """Overrides of the shared settings, in the same shape."""
+    candidate: dict[str, Any] = {}
+
+    def arm(self, arm: Arm) -> ArmSettings:
+        """Return the resolved settings of `arm`. Raises pydantic.ValidationError."""
+        shared = self.model_dump(mode="json", include=set(ArmSettings.model_fields))
+        own = self.baseline if arm is Arm.BASELINE else self.candidate
+        return ArmSettings.model_validate(merge(shared, own))
+
+
+class SeedOrder(Strict):
+    """One seed and the arm that is played first with it."""
+
+    seed: int = Field(ge=0, lt=2**32 - 1)
+    first: Arm
+
+
+class Seeds(Strict):
+    """seeds.toml."""
+
+    seeds: tuple[SeedOrder, ...]
+
+    def first_arm(self, seed: int) -> Arm:
+        """Return the arm to play first: as listed, else by the parity of the seed's sha256."""
+        for entry in self.seeds:
+            if entry.seed == seed:
+                return entry.first
+        odd = hashlib.sha256(str(seed).encode()).digest()[0] % 2
+        return Arm.CANDIDATE if odd else Arm.BASELINE
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with the tables of `over` merged into it, key by key."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of nested mappings under dotted names."""
+    if not isinstance(value, Mapping):
+        return {prefix: value}
+    leaves: dict[str, Any] = {}
+    for key, inner in value.items():
+        leaves |= flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    return leaves
+
+
+def differing(baseline: ArmSettings, candidate: ArmSettings) -> tuple[str, ...]:
+    """Return the dotted names of the settings in which two arms differ, sorted."""
+    left, right = flatten(baseline.model_dump(mode="json")), flatten(candidate.model_dump(mode="json"))
+    return tuple(sorted(k for k in left | right if left.get(k) != right.get(k)))
+
+
+def undeclared(profile: Profile) -> tuple[str, ...]:
+    """Return the settings in which the arms differ outside the declared variable."""
+    names = differing(profile.arm(Arm.BASELINE), profile.arm(Arm.CANDIDATE))
+    return tuple(n for n in names if n != profile.variable and not n.startswith(profile.variable + "."))
+
+
+def load_profile(name: str, profiles_dir: Path) -> Profile:
+    """Read the profile `name` of `profiles_dir`, or the file `name` when it ends in `.toml`. Raises UserError."""
+    path = Path(name) if name.endswith(".toml") else profiles_dir / f"{name}.toml"
+    if not path.is_file():
+        known = sorted(p.stem for p in profiles_dir.glob("*.toml"))
+        raise UserError(f"no profile {name!r} ({path}){nearest(name, known)}")
+    profile = _parse(Profile, path)
+    profile = profile.model_copy(update={"name": path.stem})
+    for arm in Arm:
+        _known_keys(ArmSettings, getattr(profile, arm.value), path, arm.value)
+        try:
+            profile.arm(arm)
+        except ValidationError as error:
+            raise UserError(f"{path}: {explain(error, prefix=arm.value)}") from None
+    stray = undeclared(profile)
+    if stray:
+        raise UserError(
+            f"{path}: the arms differ in {', '.join(stray)}, outside the declared variable {profile.variable!r}"
+        )
+    return profile
+
+
+def load_seeds(path: Path) -> Seeds:
+    """Read seeds.toml. Raises UserError."""
+    if not path.is_file():
+        raise UserError(f"no such file: {path}")
+    return _parse(Seeds, path)
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return a clause that names the nearest of `known`, or all of them."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; there are: {', '.join(known)}" if known else ""
+
+
+def explain(error: ValidationError, prefix: str = "") -> str:
+    """Return the first fault of a pydantic error as one line that names its key."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in ((prefix,) if prefix else ()) + first["loc"])
+    return f"key {key!r}: {first['msg']}"
+
+
+def _parse(kind: type[T], path: Path) -> T:
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from None
+    _known_keys(kind, data, path, "")
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error)}") from None
+
+
+def _known_keys(kind: type[BaseModel], data: Mapping[str, Any], path: Path, prefix: str) -> None:
+    for key, value in data.items():
+        field = kind.model_fields.get(key)
+        dotted = f"{prefix}.{key}" if prefix else key
+        if field is None:
+            raise UserError(f"{path}: unknown key {dotted!r}{nearest(key, sorted(kind.model_fields))}")
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
+            _known_keys(inner, value, path, dotted)

@@ -1,0 +1,254 @@
+"""Two attempts -> is the pair valid, what did it come to, which checks flipped. Pure."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import zip_longest
+
+from agent_ab.metrics import measure
+from agent_ab.model import (
+    AgentEnd,
+    Arm,
+    Attempt,
+    Flip,
+    Json,
+    Outcome,
+    Pair,
+    PairOutcome,
+    ProofLine,
+    ServerFacts,
+)
+
+VARIABLE_FLAGS: Mapping[str, tuple[str, ...]] = {"server.speculation": ("--spec-",)}
+"""Which flags of the server's command line a declared variable may change, by prefix."""
+
+_MISSING = object()
+
+
+def prove(baseline: Attempt, candidate: Attempt, variable: str) -> tuple[ProofLine, ...]:
+    """Return the proof that the pair is valid, line by line (docs/how-it-works.md); any line not ok voids the pair."""
+    arms = (baseline, candidate)
+    broken = [f"{a.arm}: {a.invalid_reason}" for a in arms if a.outcome is Outcome.INVALID]
+    lines = [ProofLine("apparatus", not broken, "; ".join(broken) or "both attempts ran to their end")]
+    if all(a.server for a in arms):
+        lines.append(_one_variable(baseline, candidate, variable))
+        lines.append(_arms_applied(arms))
+    if all(a.manifest_sha256 for a in arms):
+        lines.append(_same_start(baseline, candidate))
+    if all(a.log for a in arms):
+        lines += [_same_first_request(baseline, candidate), _no_reuse(arms)]
+    lines.append(_same_world(baseline, candidate))
+    lines.append(_complete_evidence(arms))
+    return tuple(lines)
+
+
+def outcome(baseline: Attempt, candidate: Attempt, proof: Iterable[ProofLine]) -> PairOutcome:
+    """Return what the pair came to."""
+    if not all(line.ok for line in proof) or Outcome.INVALID in (baseline.outcome, candidate.outcome):
+        return PairOutcome.VOID
+    match baseline.outcome, candidate.outcome:
+        case Outcome.PASS, Outcome.PASS:
+            return PairOutcome.BOTH_PASS
+        case Outcome.PASS, _:
+            return PairOutcome.BROKEN
+        case _, Outcome.PASS:
+            return PairOutcome.FIXED
+        case _:
+            return PairOutcome.BOTH_FAIL
+
+
+def flips(baseline: Attempt, candidate: Attempt) -> tuple[Flip, ...]:
+    """Return the checks whose verdicts differ, in the task's order."""
+    theirs = {c.id: c.status for c in candidate.scored}
+    return tuple(
+        Flip(check.id, check.status, theirs[check.id])
+        for check in baseline.scored
+        if check.id in theirs and theirs[check.id] is not check.status
+    )
+
+
+def judge(pair: Pair) -> Pair:
+    """Return `pair` with its proof, outcome, flips and findings worked out from its two attempts."""
+    proof = prove(pair.baseline, pair.candidate, pair.variable)
+    return replace(
+        pair,
+        proof=proof,
+        outcome=outcome(pair.baseline, pair.candidate, proof),
+        flips=flips(pair.baseline, pair.candidate),
+        findings=tuple(_findings(pair.baseline)) + tuple(_findings(pair.candidate)),
+    )
+
+
+def difference(left: Json, right: Json, path: str = "$") -> tuple[str, Json, Json] | None:
+    """Return the JSON path and both values of the first difference, or None. A missing value is None."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(k for k in right if k not in left)]:
+            found = _member(left.get(key, _MISSING), right.get(key, _MISSING), f"{path}.{key}")
+            if found:
+                return found
+        return None
+    if isinstance(left, list) and isinstance(right, list):
+        for index, (a, b) in enumerate(zip_longest(left, right, fillvalue=_MISSING)):
+            found = _member(a, b, f"{path}[{index}]")
+            if found:
+                return found
+        return None
+    same = type(left) is type(right) and left == right
+    return None if same else (path, left, right)
+
+
+def _member(left: Json, right: Json, path: str) -> tuple[str, Json, Json] | None:
+    if left is _MISSING or right is _MISSING:
+        return path, None if left is _MISSING else left, None if right is _MISSING else right
+    return difference(left, right, path)
+
+
+def _one_variable(baseline: Attempt, candidate: Attempt, variable: str) -> ProofLine:
+    left, right = baseline.server, candidate.server
+    assert left and right
+    drift = [name for name in _IDENTICAL if getattr(left, name) != getattr(right, name)]
+    allowed = VARIABLE_FLAGS.get(variable, ())
+    if _without(left.argv, allowed) != _without(right.argv, allowed):
+        drift.append("command line")
+    if _settings_drift(baseline, candidate, variable):
+        drift.append("settings")
+    changed = " ".join(_added(left.argv, right.argv)) or "nothing"
+    if drift:
+        return ProofLine("one variable", False, f"the arms also differ in: {', '.join(drift)}")
+    return ProofLine("one variable", True, f"{variable}: candidate has {changed}; all else is equal")
+
+
+_IDENTICAL = (
+    "environment",
+    "binary_sha256",
+    "build",
+    "model_sha256",
+    "chat_template_sha256",
+    "props",
+    "omitted_flags",
+)
+"""What ServerFacts must agree in whatever the variable is."""
+
+
+def _settings_drift(baseline: Attempt, candidate: Attempt, variable: str) -> bool:
+    def rest(settings: Mapping[str, Json]) -> Mapping[str, Json]:
+        return {k: v for k, v in settings.items() if k != variable and not k.startswith(variable + ".")}
+
+    return rest(baseline.settings) != rest(candidate.settings)
+
+
+def _without(argv: tuple[str, ...], prefixes: tuple[str, ...]) -> list[str]:
+    kept: list[str] = []
+    skipping = False
+    for word in argv:
+        if word.startswith("--") or (word.startswith("-") and not word[1:2].isdigit()):
+            skipping = word.startswith(prefixes) if prefixes else False
+        if not skipping:
+            kept.append(word)
+    return kept
+
+
+def _added(left: tuple[str, ...], right: tuple[str, ...]) -> list[str]:
+    matcher = difflib.SequenceMatcher(a=left, b=right, autojunk=False)
+    words: list[str] = []
+    for tag, _, _, start, end in matcher.get_opcodes():
+        if tag in ("insert", "replace"):
+            # A flag whose value changed is named with it.
+            first = start - 1 if start and not right[start].startswith("-") else start
+            words += right[first:end]
+    return words
+
+
+def _arms_applied(arms: tuple[Attempt, Attempt]) -> ProofLine:
+    facts: list[tuple[Arm, ServerFacts]] = [(a.arm, a.server) for a in arms if a.server]
+    detail = "; ".join(f"{arm}: {server.proof}" for arm, server in facts)
+    return ProofLine("arms applied", all(server.speculation_proven for _, server in facts), detail)
+
+
+def _same_start(baseline: Attempt, candidate: Attempt) -> ProofLine:
+    same = (baseline.fixture_commit, baseline.manifest_sha256) == (candidate.fixture_commit, candidate.manifest_sha256)
+    if not same:
+        return ProofLine(
+            "same start", False, f"manifests {baseline.manifest_sha256[:12]} and {candidate.manifest_sha256[:12]}"
+        )
+    return ProofLine(
+        "same start", True, f"commit {baseline.fixture_commit[:12]}, manifest {baseline.manifest_sha256[:12]}"
+    )
+
+
+def _same_first_request(baseline: Attempt, candidate: Attempt) -> ProofLine:
+    name = "same first request"
+    assert baseline.log and candidate.log
+    for attempt in (baseline, candidate):
+        assert attempt.log
+        refused = [r for r in attempt.log.refused if r.reason == "identity"]
+        if refused:
+            return ProofLine(
+                name, False, f"{attempt.arm} asked {refused[0].agent_sha256[:12]}; the proxy refused it at once"
+            )
+    calls = [a.log.exchanges[0] if a.log and a.log.exchanges else None for a in (baseline, candidate)]
+    left, right = calls
+    if left is None or right is None:
+        silent = [a.arm.value for a, call in zip((baseline, candidate), calls, strict=True) if call is None]
+        return ProofLine(name, True, f"no model call at all in: {', '.join(silent)}")
+    if left.agent_sha256 != right.agent_sha256:
+        where = difference(left.request, right.request)
+        detail = f"; first difference at {where[0]}" if where else ""
+        return ProofLine(name, False, f"sha256 {left.agent_sha256[:12]} and {right.agent_sha256[:12]}{detail}")
+    if left.server_sha256 != right.server_sha256:
+        return ProofLine(name, False, "the agent asked the same, but different bytes reached the servers")
+    return ProofLine(name, True, f"sha256 {left.agent_sha256} left both agents, {left.server_sha256[:12]} arrived")
+
+
+def _no_reuse(arms: tuple[Attempt, Attempt]) -> ProofLine:
+    faults: list[str] = []
+    for attempt in arms:
+        assert attempt.log
+        for e in attempt.log.exchanges:
+            if e.timings and e.timings.cache_n:
+                faults.append(f"{attempt.arm} exchange {e.index}: {e.timings.cache_n} cached tokens")
+            if e.concurrent:
+                faults.append(f"{attempt.arm} exchange {e.index}: another request was open")
+    counts = " and ".join(str(len(a.log.exchanges)) for a in arms if a.log)
+    return ProofLine("no reuse", not faults, "; ".join(faults[:3]) or f"cache_n is 0 in all of {counts} exchanges")
+
+
+def _same_world(baseline: Attempt, candidate: Attempt) -> ProofLine:
+    where = difference(dict(baseline.world), dict(candidate.world))
+    if where:
+        return ProofLine("same world", False, f"{where[0]}: {where[1]!r} and {where[2]!r}")
+    return ProofLine("same world", True, f"sandbox {baseline.world.get('sandbox', {}).get('kind', '?')}, equal limits")
+
+
+def _complete_evidence(arms: tuple[Attempt, Attempt]) -> ProofLine:
+    missing = [str(a.arm) for a in arms if a.outcome is not Outcome.INVALID and not a.evidence]
+    count = sum(len(a.evidence) for a in arms)
+    return ProofLine(
+        "complete evidence", not missing, f"missing in: {', '.join(missing)}" if missing else f"{count} files, hashed"
+    )
+
+
+def _findings(attempt: Attempt) -> Iterable[str]:
+    if attempt.outcome is Outcome.INVALID:
+        return
+    metrics = measure(attempt)
+    speculating = attempt.server is not None and attempt.server.spec_type != "none"
+    if not metrics.turns:
+        yield f"{attempt.arm}: no model call at all"
+    elif speculating and not metrics.drafted:
+        yield f"{attempt.arm}: nothing was drafted during the attempt"
+    if attempt.agent and attempt.agent.end is not AgentEnd.COMPLETED:
+        yield f"{attempt.arm}: the agent's end was: {attempt.agent.end}" + (
+            f" ({attempt.agent.note})" if attempt.agent.note else ""
+        )
+    if metrics.http_errors:
+        yield f"{attempt.arm}: {metrics.http_errors} of {metrics.turns} requests answered with an HTTP error"
+    if metrics.broken_streams:
+        yield f"{attempt.arm}: {metrics.broken_streams} replies broke off"
+    if metrics.budget_stops:
+        yield f"{attempt.arm}: {metrics.budget_stops} generations hit the response budget"
+    refused = [r for r in attempt.log.refused if r.reason != "identity"] if attempt.log else []
+    if refused:
+        yield f"{attempt.arm}: the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"
+    if attempt.patch and not attempt.patch.edited_production:
+        yield f"{attempt.arm}: no production code was edited"

@@ -1,0 +1,91 @@
+"""Every path of a run directory. No other module joins these names.
+
+runs/<run>/
+  run.json                     the resolved plan, written before anything starts
+  <pair>/
+    pair.json                  the finished pair, as `agent-ab show --json` prints it
+    baseline/  candidate/
+      settings.json            the arm's resolved settings
+      server.log  proxy.log    both streams of each child, whole
+      exchanges.jsonl          what the proxy witnessed (docs/exchange-log.md)
+      agent.log                the agent's transcript and last words
+      patch.diff               what the agent changed
+      snapshot.tar             the frozen workspace that the checks judged
+      checks.json              each check's inputs, replies, verdict and reason
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent_ab.model import Arm
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptPaths:
+    """The files of one attempt."""
+
+    root: Path
+
+    @property
+    def settings(self) -> Path:
+        """Return the resolved settings' path."""
+        return self.root / "settings.json"
+
+    @property
+    def server_log(self) -> Path:
+        """Return the server log's path."""
+        return self.root / "server.log"
+
+    @property
+    def proxy_log(self) -> Path:
+        """Return the proxy's own log's path."""
+        return self.root / "proxy.log"
+
+    @property
+    def exchanges(self) -> Path:
+        """Return the exchange log's path."""
+        return self.root / "exchanges.jsonl"
+
+    @property
+    def agent_log(self) -> Path:
+        """Return the agent's transcript's path."""
+        return self.root / "agent.log"
+
+    @property
+    def patch(self) -> Path:
+        """Return the patch's path."""
+        return self.root / "patch.diff"
+
+    @property
+    def snapshot(self) -> Path:
+        """Return the snapshot archive's path."""
+        return self.root / "snapshot.tar"
+
+    @property
+    def checks(self) -> Path:
+        """Return the checks' evidence's path."""
+        return self.root / "checks.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The directory of one run."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        """Return the plan's path."""
+        return self.root / "run.json"
+
+    def pair(self, pair_id: str) -> Path:
+        """Return the directory of one pair."""
+        return self.root / pair_id
+
+    def pair_json(self, pair_id: str) -> Path:
+        """Return the path of a finished pair's JSON."""
+        return self.root / pair_id / "pair.json"
+
+    def attempt(self, pair_id: str, arm: Arm) -> AttemptPaths:
+        """Return the paths of one attempt."""
+        return AttemptPaths(self.root / pair_id / arm.value)

@@ -1,0 +1,127 @@
+"""The tables as SQLModel classes. Their history is in migrations/versions; a test keeps the two equal."""
+
+from sqlalchemy import JSON, Column, ForeignKeyConstraint
+from sqlmodel import Field, SQLModel
+
+from agent_ab.model import Json
+
+
+def _of_pair() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["run_id", "pair_id"], ["pair.run_id", "pair.id"])
+
+
+def _of_attempt() -> ForeignKeyConstraint:
+    key = ("run_id", "pair_id", "arm")
+    return ForeignKeyConstraint(key, [f"attempt.{name}" for name in key])
+
+
+class RunRow(SQLModel, table=True):
+    """One invocation: its plan, written before anything starts."""
+
+    __tablename__ = "run"
+    id: str = Field(primary_key=True)
+    created_at: str
+    version: str
+    profile: str
+    plan: Json = Field(sa_column=Column(JSON, nullable=False))
+
+
+class PairRow(SQLModel, table=True):
+    """One finished pair."""
+
+    __tablename__ = "pair"
+    run_id: str = Field(primary_key=True, foreign_key="run.id")
+    id: str = Field(primary_key=True)
+    task: str = Field(index=True)
+    seed: int
+    repeat: int
+    first_arm: str
+    variable: str
+    outcome: str
+    proof: Json = Field(sa_column=Column(JSON, nullable=False))
+    flips: Json = Field(sa_column=Column(JSON, nullable=False))
+    findings: Json = Field(sa_column=Column(JSON, nullable=False))
+    saved_at: str
+
+
+class AttemptRow(SQLModel, table=True):
+    """One attempt of a pair; `body` holds what no query asks for."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (_of_pair(),)
+    run_id: str = Field(primary_key=True)
+    pair_id: str = Field(primary_key=True)
+    arm: str = Field(primary_key=True)
+    outcome: str
+    position: int
+    started_at: str
+    duration_s: float
+    agent_s: float | None
+    agent_end: str | None
+    passed: int
+    scored: int
+    edited_production: bool | None
+    invalid_reason: str
+    body: Json = Field(sa_column=Column(JSON, nullable=False))
+
+
+class CheckRow(SQLModel, table=True):
+    """One check's or probe's verdict in one attempt."""
+
+    __tablename__ = "check_result"
+    __table_args__ = (_of_attempt(),)
+    run_id: str = Field(primary_key=True)
+    pair_id: str = Field(primary_key=True)
+    arm: str = Field(primary_key=True)
+    check_id: str = Field(primary_key=True)
+    scored: bool = Field(primary_key=True)
+    ordinal: int
+    status: str
+    reason: str
+    rule: str
+    duration_s: float
+
+
+class ExchangeRow(SQLModel, table=True):
+    """One exchange in summary; the bodies are in the attempt's exchange log."""
+
+    __tablename__ = "exchange"
+    __table_args__ = (_of_attempt(),)
+    run_id: str = Field(primary_key=True)
+    pair_id: str = Field(primary_key=True)
+    arm: str = Field(primary_key=True)
+    ordinal: int = Field(primary_key=True)
+    path: str
+    agent_sha256: str
+    server_sha256: str
+    status: int | None
+    finish_reason: str | None
+    error: str | None
+    prompt_n: int | None
+    prompt_ms: float | None
+    predicted_n: int | None
+    predicted_ms: float | None
+    cache_n: int | None
+    draft_n: int | None
+    draft_n_accepted: int | None
+    started_s: float
+    first_byte_s: float | None
+    last_byte_s: float | None
+    tool_calls: int
+    concurrent: bool
+    streamed: bool
+    pinned: Json = Field(sa_column=Column(JSON, nullable=False))
+
+
+class EvidenceRow(SQLModel, table=True):
+    """One evidence file of an attempt, relative to the attempt's directory."""
+
+    __tablename__ = "evidence"
+    __table_args__ = (_of_attempt(),)
+    run_id: str = Field(primary_key=True)
+    pair_id: str = Field(primary_key=True)
+    arm: str = Field(primary_key=True)
+    path: str = Field(primary_key=True)
+    sha256: str
+    size: int
+    mode: int

@@ -1,0 +1,109 @@
+"""Task directories: found, read strictly, and identified by a digest of everything in them."""
+
+import hashlib
+import tomllib
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from agent_ab.config import Strict, explain, nearest
+from agent_ab.errors import UserError
+from agent_ab.model import Task
+
+NEEDED = ("task.toml", "instruction.md", "driver.py", "checks.py", "fixture", "solution")
+"""What a task directory must hold; docs/writing-tasks.md says what each is."""
+
+
+class _Fixture(Strict):
+    commit: str = ""
+    """The commit id that the fixture comes to; `checkout` names it when it is not this one."""
+    manifest: str = ""
+    """sha256 over the fixture's files, likewise."""
+
+
+class _TaskFile(Strict):
+    title: str = Field(min_length=1)
+    import_path: str = "."
+    production: Annotated[tuple[str, ...], Field(min_length=1)]
+    public_tests: Annotated[tuple[str, ...], Field(min_length=1)]
+    check_timeout_s: float = Field(10.0, gt=0, le=600)
+    starting_passes: str = Field(min_length=1)
+    fixture: _Fixture = _Fixture()
+
+
+def names(tasks_dir: Path) -> list[str]:
+    """Return the ids of the tasks in `tasks_dir`, sorted. Raises UserError when there is no such directory."""
+    if not tasks_dir.is_dir():
+        raise UserError(f"no tasks directory {tasks_dir}; name one with --tasks-dir")
+    return sorted(path.parent.name for path in tasks_dir.glob("*/task.toml"))
+
+
+def load(task_id: str, tasks_dir: Path) -> Task:
+    """Read the task `task_id` of `tasks_dir`. Raises UserError naming the file and the key."""
+    known = names(tasks_dir)
+    if task_id not in known:
+        raise UserError(f"no task {task_id!r} in {tasks_dir}{nearest(task_id, known)}")
+    root = (tasks_dir / task_id).resolve()
+    for name in NEEDED:
+        if not (root / name).exists():
+            raise UserError(f"task {task_id!r} has no {name} ({root / name})")
+    file = _read(root / "task.toml")
+    if Path(file.import_path).is_absolute() or ".." in Path(file.import_path).parts:
+        raise UserError(f"{root / 'task.toml'}: key 'import_path': must lie inside the workspace")
+    return Task(
+        id=task_id,
+        title=file.title,
+        root=root,
+        instruction=_text(root / "instruction.md"),
+        fixture_commit=file.fixture.commit,
+        fixture_manifest=file.fixture.manifest,
+        import_path=file.import_path,
+        production=file.production,
+        public_tests=file.public_tests,
+        check_timeout_s=file.check_timeout_s,
+        starting_passes=file.starting_passes,
+    )
+
+
+def digest(task: Task) -> str:
+    """Return the sha256 over path, executable bit and content of every file of the task, compiled files left out."""
+    whole = hashlib.sha256()
+    for path in files(task.root):
+        name = path.relative_to(task.root).as_posix()
+        bit = "x" if path.stat().st_mode & 0o100 else "-"
+        whole.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {bit} {name}\n".encode())
+    return whole.hexdigest()
+
+
+def files(root: Path) -> list[Path]:
+    """Return the regular files below `root`, sorted by name, without git's own and compiled ones."""
+    return sorted(
+        path
+        for path in root.rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and path.suffix != ".pyc"
+        and not {"__pycache__", ".git"} & set(path.relative_to(root).parts)
+    )
+
+
+def _read(path: Path) -> _TaskFile:
+    try:
+        data = tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from None
+    for key in data:
+        if key not in _TaskFile.model_fields:
+            raise UserError(f"{path}: unknown key {key!r}{nearest(key, sorted(_TaskFile.model_fields))}")
+    try:
+        return _TaskFile.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error)}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{path}: cannot be read as UTF-8 text: {error}") from None

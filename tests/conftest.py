@@ -1,0 +1,81 @@
+"""Shared fixtures. What is under tests/live starts the real parts and must leave nothing running."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent_ab import engine as engines
+from agent_ab import models, tasks
+from agent_ab.config import ModelFile
+from agent_ab.model import Event, Task
+
+ROOT = Path(__file__).parent.parent
+OURS = ("llama-server", "mitmdump", "bwrap")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything under tests/live as live."""
+    for item in items:
+        if "live" in item.path.relative_to(ROOT).parts:
+            item.add_marker(pytest.mark.live)
+
+
+def ignore(_event: Event) -> None:
+    """Observe nothing."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a live test that leaves a server, a proxy or a box behind, as its own child or as an orphan."""
+    if request.node.get_closest_marker("live") is None:
+        yield
+        return
+    begin = time.time()
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    yield
+    # A killed process may need a moment until the kernel has taken it away.
+    deadline = time.monotonic() + 5
+    while (left := _left_running(begin, before)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not left
+
+
+def _left_running(begin: float, before: set[int]) -> list[str]:
+    found = []
+    mine = {process.pid for process in psutil.Process().children(recursive=True)} - before
+    for process in psutil.process_iter(["name", "ppid", "create_time", "status", "cmdline"]):
+        facts = process.info
+        if facts["status"] == psutil.STATUS_ZOMBIE or facts["create_time"] < begin - 1:
+            continue
+        words = " ".join(facts["cmdline"] or ())
+        ours = facts["name"] in OURS or "mitmdump" in words
+        if ours and (process.pid in mine or facts["ppid"] == 1):
+            found.append(f"{process.pid} {facts['name']} {words[:80]}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def engine() -> engines.Engine:
+    """Return the llama-server that `make test` has set up."""
+    return engines.find("", ignore)
+
+
+@pytest.fixture(scope="session")
+def transfer_repair() -> Task:
+    """Return the first built-in task."""
+    return tasks.load("transfer-repair", ROOT / "tasks")
+
+
+@pytest.fixture(scope="session")
+def scripted(transfer_repair: Task) -> models.Model:
+    """Return the scripted model that solves transfer-repair."""
+    return models.resolve(ModelFile(source="scripted", script="solve"), transfer_repair, ignore)
+
+
+@pytest.fixture(scope="session")
+def smollm2(transfer_repair: Task) -> models.Model:
+    """Return SmolLM2 with its fitted MTP block."""
+    return models.resolve(ModelFile(source="smollm2-mtp"), transfer_repair, ignore)

@@ -1,0 +1,84 @@
+"""Profiles and seeds: what is read, and what is refused with one clear line."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_ab.config import differing, load_profile, load_seeds
+from agent_ab.errors import UserError
+from agent_ab.model import Arm
+
+ROOT = Path(__file__).parent.parent
+GOOD = """
+variable = "server.speculation"
+[server]
+context = 4096
+[baseline.server.speculation]
+type = "none"
+[candidate.server.speculation]
+type = "draft-mtp"
+n_max = 3
+"""
+
+
+def load(tmp_path: Path, text: str) -> object:
+    (tmp_path / "p.toml").write_text(text)
+    return load_profile("p", tmp_path)
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    with pytest.raises(UserError) as caught:
+        load(tmp_path, text)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.toml")), ids=lambda p: p.stem)
+def test_every_shipped_profile_loads_and_differs_in_its_variable_only(path: Path) -> None:
+    profile = load_profile(path.stem, path.parent)
+    names = differing(profile.arm(Arm.BASELINE), profile.arm(Arm.CANDIDATE))
+    assert names and all(name.startswith(profile.variable) for name in names)
+    assert profile.description
+
+
+def test_an_unknown_profile_is_named_with_its_neighbours() -> None:
+    with pytest.raises(UserError, match="did you mean cpu-demo"):
+        load_profile("cpu-dmo", ROOT / "profiles")
+
+
+def test_an_unknown_key_is_named_with_file_table_and_neighbour(tmp_path: Path) -> None:
+    message = refusal(tmp_path, GOOD.replace("context", "contxt"))
+    assert "p.toml" in message and "'server.contxt'" in message and "context" in message
+
+
+def test_an_unknown_key_of_an_arm_is_named(tmp_path: Path) -> None:
+    assert "'candidate.server.speculation.nmax'" in refusal(tmp_path, GOOD.replace("n_max", "nmax"))
+
+
+def test_a_value_of_the_wrong_type_names_its_key(tmp_path: Path) -> None:
+    assert "'server.context'" in refusal(tmp_path, GOOD.replace("4096", '"big"'))
+
+
+def test_a_value_that_an_arm_overrides_badly_names_the_arm(tmp_path: Path) -> None:
+    assert "'candidate.server.speculation.n_max'" in refusal(tmp_path, GOOD.replace("n_max = 3", "n_max = 0"))
+
+
+def test_broken_toml_names_the_line(tmp_path: Path) -> None:
+    assert "line 3" in refusal(tmp_path, 'variable = "server.speculation"\n[server]\ncontext = = 3\n')
+
+
+def test_a_difference_outside_the_declared_variable_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    message = refusal(tmp_path, GOOD + "[candidate.agent]\nmax_turns = 3\n")
+    assert "agent.max_turns" in message and "server.speculation" in message
+
+
+def test_the_arm_order_comes_from_the_seeds_file() -> None:
+    seeds = load_seeds(ROOT / "seeds.toml")
+    assert seeds.first_arm(4242) is Arm.BASELINE
+    assert seeds.first_arm(8675309) is Arm.CANDIDATE
+
+
+def test_unlisted_seeds_are_played_in_both_orders() -> None:
+    seeds = load_seeds(ROOT / "seeds.toml")
+    assert {seeds.first_arm(seed) for seed in range(20)} == set(Arm)

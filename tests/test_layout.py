@@ -1,0 +1,79 @@
+"""Claims about the code base, kept true."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from agent_ab import cli
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(
+    p for p in (ROOT / "agent_ab").rglob("*.py") if p.name != "__init__.py" and "migrations" not in p.parts
+)
+LINES = 400
+FUNCTION_LINES = 60
+
+
+def test_importing_the_package_prints_nothing_and_touches_no_file(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", "import agent_ab, agent_ab.cli"],
+        capture_output=True,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda p: p.stem)
+def test_every_module_is_named_by_a_test_file(module: Path) -> None:
+    if module.stem == "__main__":
+        return
+    tests = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}
+    assert f"test_{module.stem}" in tests
+
+
+@pytest.mark.parametrize("module", [*MODULES, *sorted((ROOT / "proxy").glob("*.py"))], ids=lambda p: p.stem)
+def test_files_and_functions_stay_readable(module: Path) -> None:
+    text = module.read_text(encoding="utf-8")
+    assert text.count("\n") <= LINES
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES, node.name
+
+
+def commands() -> list[tuple[str, str]]:
+    group = typer.main.get_command(cli.app)
+    found: list[tuple[str, str]] = []
+
+    def walk(command: object, words: tuple[str, ...]) -> None:
+        inner = getattr(command, "commands", None)
+        if inner:
+            for name, sub in inner.items():
+                walk(sub, (*words, name))
+        else:
+            found.append((" ".join(words), getattr(command, "help", None) or ""))
+
+    walk(group, ("agent-ab",))
+    return found
+
+
+@pytest.mark.parametrize(("name", "text"), commands(), ids=lambda v: v if v.startswith("agent-ab") else "")
+def test_every_command_has_help_and_is_in_the_readme(name: str, text: str) -> None:
+    assert text.strip()
+    assert name in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    words = ("pypi" + ".org", "registry.npmjs" + ".org", "files.python" + "hosted")
+    for name in listed.decode().split("\0"):
+        path = ROOT / name
+        if name and path.is_file() and path.suffix != ".npz":
+            text = path.read_text(encoding="utf-8", errors="replace")
+            assert not [word for word in words if word in text], name

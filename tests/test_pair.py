@@ -1,0 +1,134 @@
+"""Which pairs are valid, what they come to, and what flipped."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Outcome, Pair, PairOutcome, RefusedRequest
+from agent_ab.pair import difference, flips, judge
+from tests.builders import attempt, check, checks, exchange, pair, server, timings
+
+BASELINE, CANDIDATE = Arm.BASELINE, Arm.CANDIDATE
+
+
+def faults(judged: Pair) -> list[str]:
+    return [line.name for line in judged.proof if not line.ok]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "outcome"),
+    [
+        (10, 10, PairOutcome.BOTH_PASS),
+        (1, 1, PairOutcome.BOTH_FAIL),
+        (1, 10, PairOutcome.FIXED),
+        (10, 1, PairOutcome.BROKEN),
+    ],
+)
+def test_outcome_follows_from_the_two_attempts(baseline: int, candidate: int, outcome: PairOutcome) -> None:
+    judged = judge(pair(attempt(BASELINE, baseline), attempt(CANDIDATE, candidate)))
+    assert judged.outcome is outcome
+    assert faults(judged) == []
+    assert len(judged.flips) == abs(baseline - candidate)
+
+
+def test_an_invalid_attempt_voids_the_pair_and_says_which_arm_broke() -> None:
+    broken = attempt(CANDIDATE, outcome=Outcome.INVALID, invalid_reason="server: died", evidence=())
+    judged = judge(pair(candidate=broken))
+    assert judged.outcome is PairOutcome.VOID
+    assert "candidate: server: died" in judged.proof[0].detail
+
+
+def test_another_first_request_voids_the_pair_and_names_the_json_path() -> None:
+    other = exchange(0, agent_sha256="x" * 64, request={"messages": [{"role": "user", "content": "else"}]})
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=ExchangeLog((other,), ()))))
+    assert judged.outcome is PairOutcome.VOID
+    assert faults(judged) == ["same first request"]
+    line = next(line for line in judged.proof if not line.ok)
+    assert "$.messages[0].content" in line.detail
+
+
+def test_a_refused_first_request_voids_the_pair() -> None:
+    refused = RefusedRequest("POST", "/v1/chat/completions", "identity", "x" * 64)
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=ExchangeLog((), (refused,)))))
+    assert judged.outcome is PairOutcome.VOID
+    assert faults(judged) == ["same first request"]
+
+
+def test_no_model_call_at_all_is_the_arms_own_result_and_is_flagged() -> None:
+    judged = judge(pair(candidate=attempt(CANDIDATE, 1, log=ExchangeLog((), ()))))
+    assert judged.outcome is PairOutcome.BROKEN
+    assert "candidate: no model call at all" in judged.findings
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        {"binary_sha256": "other"},
+        {"model_sha256": "other"},
+        {"chat_template_sha256": "other"},
+        {"environment": {"PATH": "/usr/bin:/bin", "LLAMA_ARG_CTX_SIZE": "1"}},
+        {"props": {"n_ctx": 4096}},
+        {"omitted_flags": ("--fit",)},
+        {"argv": ("llama-server", "-m", "model.gguf", "-c", "4096", "--spec-type", "draft-mtp")},
+    ],
+    ids=lambda drift: next(iter(drift)),
+)
+def test_drift_outside_the_declared_variable_voids_the_pair(drift: dict[str, object]) -> None:
+    judged = judge(pair(candidate=attempt(CANDIDATE, server=replace(server(CANDIDATE), **drift))))  # type: ignore[arg-type]
+    assert faults(judged) == ["one variable"]
+
+
+def test_drift_in_the_settings_voids_the_pair_even_when_the_command_lines_agree() -> None:
+    drifted = attempt(CANDIDATE)
+    drifted = replace(drifted, settings={**drifted.settings, "agent.max_turns": 3})
+    assert faults(judge(pair(candidate=drifted))) == ["one variable"]
+
+
+def test_an_arm_that_was_not_applied_voids_the_pair() -> None:
+    unproven = replace(server(CANDIDATE), speculation_proven=False, proof="nothing drafted")
+    assert faults(judge(pair(candidate=attempt(CANDIDATE, server=unproven)))) == ["arms applied"]
+
+
+def test_another_start_voids_the_pair() -> None:
+    assert faults(judge(pair(candidate=attempt(CANDIDATE, manifest_sha256="other")))) == ["same start"]
+
+
+def test_cached_tokens_and_concurrent_requests_void_the_pair() -> None:
+    cached = ExchangeLog((exchange(0), exchange(1, timings=timings(cache_n=5))), ())
+    assert faults(judge(pair(candidate=attempt(CANDIDATE, log=cached)))) == ["no reuse"]
+    crowded = ExchangeLog((exchange(0), exchange(1, concurrent=True)), ())
+    assert faults(judge(pair(candidate=attempt(CANDIDATE, log=crowded)))) == ["no reuse"]
+
+
+def test_another_world_voids_the_pair_and_names_what_differs() -> None:
+    judged = judge(pair(candidate=attempt(CANDIDATE, world={"sandbox": {"kind": "none"}, "workspace": "/workspace"})))
+    line = next(line for line in judged.proof if not line.ok)
+    assert (line.name, "$.sandbox.kind" in line.detail) == ("same world", True)
+
+
+def test_missing_evidence_voids_the_pair() -> None:
+    assert faults(judge(pair(candidate=attempt(CANDIDATE, evidence=())))) == ["complete evidence"]
+
+
+def test_a_timeout_is_a_finding_and_not_a_fault() -> None:
+    cut = attempt(BASELINE, agent=AgentRun(AgentEnd.TIMEOUT, None, 480.1, 480.0))
+    judged = judge(pair(baseline=cut))
+    assert judged.outcome is PairOutcome.BOTH_PASS
+    assert "baseline: the agent's end was: timeout" in judged.findings
+
+
+def test_a_candidate_that_drafted_nothing_is_flagged() -> None:
+    assert "candidate: nothing was drafted during the attempt" in judge(pair()).findings
+
+
+def test_probes_never_flip() -> None:
+    baseline = attempt(BASELINE, checks=(*checks(10), check("probe", scored=False)))
+    assert flips(baseline, attempt(CANDIDATE)) == ()
+
+
+def test_difference_names_the_first_path_and_both_values() -> None:
+    assert difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ("$.a[1].b", 2, 3)
+    assert difference({"a": 1}, {"a": 1, "c": 2}) == ("$.c", None, 2)
+    assert difference([1, 2], [1]) == ("$[1]", 2, None)
+    assert difference({"a": 1}, {"a": True}) == ("$.a", 1, True)
+    assert difference({"a": [1.5, None]}, {"a": [1.5, None]}) is None

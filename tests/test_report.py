@@ -1,0 +1,60 @@
+"""What a person and what a program read of a pair."""
+
+import json
+from io import StringIO
+
+from rich.console import Console
+
+from agent_ab.model import Arm, Outcome, Pair
+from agent_ab.pair import judge
+from agent_ab.report import pair_data, pair_view
+from tests.builders import attempt, pair
+
+
+def shown(judged: Pair) -> str:
+    console = Console(file=StringIO(), width=100, highlight=False)
+    console.print(pair_view(judged, "runs/x"))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def test_flips_are_listed_by_check_with_their_direction() -> None:
+    text = shown(judge(pair(candidate=attempt(Arm.CANDIDATE, 9))))
+    line = next(line for line in text.splitlines() if line.startswith("check-9"))
+    assert line.split() == ["check-9", "pass", "fail", "broken"]
+    assert "BROKEN" in text and "1 checks flipped" in text and "10/10" in text and "9/10" in text
+
+
+def test_the_proof_is_shown_line_by_line_and_a_fault_is_in_the_headline() -> None:
+    text = shown(judge(pair(candidate=attempt(Arm.CANDIDATE, manifest_sha256="other"))))
+    assert "VOID" in text.splitlines()[0]
+    assert "same start" in text.splitlines()[0]
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("apparatus")]
+    assert "same start          NO" in text
+
+
+def test_nothing_is_wider_than_the_terminal() -> None:
+    assert max(map(len, shown(judge(pair())).splitlines())) <= 100
+
+
+def test_an_arm_that_was_never_played_is_shown_without_numbers() -> None:
+    silent = attempt(
+        Arm.CANDIDATE,
+        0,
+        outcome=Outcome.INVALID,
+        invalid_reason="not played",
+        checks=(),
+        log=None,
+        agent=None,
+        server=None,
+    )
+    assert "not played" in shown(judge(pair(candidate=silent)))
+
+
+def test_data_says_the_same_as_the_tables() -> None:
+    judged = judge(pair(candidate=attempt(Arm.CANDIDATE, 1)))
+    data = json.loads(json.dumps(pair_data(judged, "runs/x")))
+    assert data["schema"] == 1 and data["valid"] is True
+    assert data["pair"]["outcome"] == "BROKEN" and len(data["pair"]["flips"]) == 9
+    assert data["metrics"]["baseline"]["tokens_per_s"] == 100.0
+    assert data["evidence"] == "runs/x"
