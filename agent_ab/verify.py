@@ -1,6 +1,7 @@
 """Is a task worth its verdicts? Its starting code, its reference and every mutant go through the real checks path."""
 
 import hashlib
+import os
 import tempfile
 import threading
 import time
@@ -8,8 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from agent_ab import checks, process, sandbox, snapshot, tasks, workspace
 from agent_ab.config import Sandbox
@@ -63,7 +62,7 @@ def verify(
         bench = _Bench(task, settings, repeat, room)
         evidence = Evidence(
             task=task,
-            runs=bench.play_all(variants(task), workers or psutil.cpu_count() or 1, observer),
+            runs=bench.play_all(variants(task), workers or len(os.sched_getaffinity(0)), observer),
             known_text=_known_text(task),
             fixture_paths=tuple(p.relative_to(task.root / "fixture").as_posix() for p in _files(task, "fixture")),
             fixture_changed=changed,

@@ -2,8 +2,8 @@
 
     python scripts/fit_mtp_head.py --server PATH/llama-server --out agent_ab/data/smollm2_mtp_head.npy
 
-1. SmolLM2 answers the chat prompts of conversations.py. Conversations of a coding agent that acts in JSON are put together from
-   Python's own library: under a schema the server's grammar chooses most tokens, and it costs seconds a reply.
+1. SmolLM2 answers the chat prompts of conversations.py. Conversations of a coding agent that acts in JSON are put
+   together from Python's own library: under a schema the grammar chooses most tokens, and it costs seconds a reply.
 2. The server gives the hidden state of every token of these conversations.
 3. A ridge regression, then Adam on cross-entropy with the trunk's own distribution, gives
    `logits(t+2) = W_out rms_norm(head [rms(e_{t+1}); rms(h_t)])`.
@@ -93,7 +93,8 @@ class Lesson:
 
 def rms(values: Array) -> Array:
     """Return the rows of `values` scaled to a mean square of 1."""
-    return values / np.sqrt((values * values).mean(-1, keepdims=True) + 1e-6)
+    scaled: Array = values / np.sqrt((values * values).mean(-1, keepdims=True) + 1e-6)
+    return scaled
 
 
 def lesson(samples: Samples, trunk: Trunk) -> Lesson:

@@ -58,7 +58,7 @@ def grown(tmp_path: Path) -> gguf.GGUFReader:
     return gguf.GGUFReader(tmp_path / "grown.gguf")
 
 
-def tensor(reader: gguf.GGUFReader, name: str) -> np.ndarray:  # type: ignore[type-arg]
+def tensor(reader: gguf.GGUFReader, name: str) -> np.ndarray:
     return np.array(next(t.data for t in reader.tensors if t.name == name))
 
 

@@ -128,12 +128,11 @@ def test_a_server_that_accepts_every_draft_breaks_the_script(steps: Model, servi
 def test_the_number_of_replies_decides_whatever_their_form_is(steps: Model, serving: Client) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
     parts = [{"type": "text", "text": "Please "}, {"type": "text", "text": "go on."}]
-    opening = [{"role": "system", "content": "You code."}, {"role": "user", "content": parts}]
+    opening: list[dict[str, Any]] = [{"role": "system", "content": "You code."}, {"role": "user", "content": parts}]
     with serving(steps) as client:
 
         def content(*messages: dict[str, Any]) -> str:
-            text: str = ask(client, [*opening, *messages])["choices"][0]["message"]["content"]
-            return text
+            return str(ask(client, [*opening, *messages])["choices"][0]["message"]["content"])
 
         assert content().startswith("I look around.\n<tool_call>")
         again = {"role": "system", "content": "Once more: you code."}
@@ -143,10 +142,10 @@ def test_the_number_of_replies_decides_whatever_their_form_is(steps: Model, serv
         wrote = content(called, result)
         assert wrote.startswith('<tool_call>\n{"name": "write"')
         assert content({"role": "assistant", "content": "lost"}, {"role": "user", "content": "?"}) == wrote
-        other = {"role": "assistant", "content": parts}
-        assert content(*[other, {"role": "user", "content": "?"}] * 3) == "Done."
+        turn: list[dict[str, Any]] = [{"role": "assistant", "content": parts}, {"role": "user", "content": "?"}]
+        assert content(*turn * 3) == "Done."
         for more in (4, 9):
-            assert content(*[other, {"role": "user", "content": "?"}] * more) == scripted.LAST_WORDS
+            assert content(*turn * more) == scripted.LAST_WORDS
 
 
 def test_what_a_prompt_is_made_of_costs_few_tokens(steps: Model, serving: Client) -> None:
