@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help pair setup test test-fast lint format clean
+.PHONY: help pair setup test test-fast verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
@@ -32,6 +32,9 @@ test: lint ## lint, types, contracts, and every test on the real parts
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live" $(ARGS)
+
+verify: .venv/.run ## prove every task five times over: reference, starting code, mutants
+	@$(BIN)/agent-ab task verify --repeat 5 $(ARGS)
 
 lint: .venv/.dev ## ruff, mypy, import contracts
 	@$(BIN)/ruff check .

@@ -1,6 +1,5 @@
 """One arm's execution of one task: workspace -> server -> proxy -> agent -> snapshot -> checks."""
 
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -126,7 +125,7 @@ def _serving(plan: AttemptPlan, expected_first: str | None) -> Iterator[tuple[se
 
     The server hangs on SIGTERM while a client is connected (llama.cpp's handler takes a mutex in signal context).
     """
-    key = secrets.token_hex(16)
+    key = server.new_key()
     port = server.free_port()
     settings = proxy.ProxySettings(
         upstream=f"http://127.0.0.1:{port}",
@@ -163,6 +162,7 @@ def _run_agent(plan: AttemptPlan, model_server: server.Server, witness: proxy.Pr
         workspace=plan.scratch / "workspace",
         base_url="http://127.0.0.1:8080/v1" if boxed else witness.url,
         log=plan.paths.agent_log,
+        context=plan.settings.server.context,
     )
 
     def watch(elapsed_s: float) -> None:

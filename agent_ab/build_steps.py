@@ -37,10 +37,11 @@ FLAGS = (
 )
 """Shared libraries that find each other by $ORIGIN: one folder that can be moved, and that the Python binding loads too."""
 CUDA_FLAG = "-DGGML_CUDA=ON"
-CUDA_HOME = Path("/usr/local/cuda")
 DOWNLOAD_S, CONFIGURE_S, COMPILE_S = 3600.0, 1800.0, 6 * 3600.0
 LOG_BYTES = 200_000_000
 GIB = 2**30
+CPU_BUILD_BYTES, CUDA_BUILD_BYTES = GIB, 6 * GIB
+"""Disk space to ask for; a CPU build was seen to use 0.4 GiB."""
 COMPILER_BYTES = GIB
 """Memory to allow for each compiler at once; llama.cpp's largest files need about this much."""
 HEARTBEAT_S = 0.5
@@ -168,7 +169,8 @@ def cpu_features() -> tuple[str, ...]:
 
 
 def _nvcc() -> str:
-    return shutil.which("nvcc") or shutil.which("nvcc", path=str(CUDA_HOME / "bin")) or ""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return shutil.which("nvcc") or shutil.which("nvcc", path=f"{home}/bin") or ""
 
 
 def _gpus() -> tuple[str, ...]:
@@ -184,8 +186,8 @@ def _gpus() -> tuple[str, ...]:
     return tuple(sorted({line for line in lines if re.fullmatch(r"\d+\.\d+", line)}))
 
 
-def require_tools(recipe: Recipe, root: Path) -> None:
-    """Raise UserError that names the Debian package of what is missing, or the disk that is too small."""
+def require_tools() -> None:
+    """Raise UserError that names the Debian package of what is missing."""
     named = os.environ.get("CXX", "").split()[:1]
     wanted = {"cmake": ["cmake"], "g++": named or ["c++", "g++", "clang++"]}
     if "CMAKE_GENERATOR" not in os.environ:
@@ -198,7 +200,10 @@ def require_tools(recipe: Recipe, root: Path) -> None:
             )
     if importlib.util.find_spec("pip") is None:
         raise UserError(f"building llama-server needs pip for {sys.executable}: apt install python3-pip")
-    needed = 6 * GIB if recipe.gpus else GIB
+
+
+def require_space(root: Path, needed: int) -> None:
+    """Raise UserError when the disk of `root` has fewer than `needed` bytes free."""
     free = shutil.disk_usage(root).free
     if free < needed:
         raise UserError(

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import __version__, engine, models, report, run, tasks
+from agent_ab import __version__, engine, models, report, run, tasks, verify, verify_view
+from agent_ab import sandbox as run_sandbox
 from agent_ab.config import Profile, Sandbox, load_profile, load_seeds, nearest
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Pair, SandboxKind
@@ -194,6 +195,34 @@ def task_show(
 ) -> None:
     """Print what the agent is asked."""
     out.print(Text(tasks.load(name, tasks_dir).instruction))
+
+
+@task_app.command("verify")
+def task_verify(
+    names: Annotated[list[str] | None, typer.Argument(help="The tasks' ids; by default all of them.")] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Judge every variant so often; a check that differs is flaky.")] = 1,
+    workers: Annotated[int | None, typer.Option(min=1, help="Variants side by side; by default one a core.")] = None,
+    sandbox: Annotated[SandboxKind, typer.Option(help="`none` runs the code loose.")] = SandboxKind.BWRAP,
+    tasks_dir: TasksDir = ROOT / "tasks",
+    as_json: AsJson = False,
+) -> None:
+    """Prove the tasks: starting code, reference and every mutant through the real checks.
+
+    Exit status 1 when anything is wrong: a check that no mutant kills, a mutant that survives, a flaky check, a
+    starting code that does not pass exactly one check, an instruction that gives a check away.
+    """
+    wanted = [tasks.load(name, tasks_dir) for name in names or tasks.names(tasks_dir)]
+    run_sandbox.require(sandbox)
+    with Progress(err) as progress:
+        proven = [
+            verify.verify(t, Sandbox(kind=sandbox), repeat=repeat, workers=workers, observer=progress) for t in wanted
+        ]
+    if as_json:
+        _print_json(verify_view.data(proven))
+    else:
+        out.print(verify_view.table(proven))
+    if not all(v.ok for v in proven):
+        raise typer.Exit(1)
 
 
 def _version(asked: bool) -> None:

@@ -28,7 +28,7 @@ RECORD_CAP_CHARS = 20_000
 """Of one entry of the evidence, as JSON text."""
 ROWS_CAP = 200
 """Rows of one database that the evidence shows."""
-SQL_CPU_S = 5.0
+SQL_CPU_S = 1.0
 """CPU time that the queries on one database may take together; a view that loops ends here."""
 SQL_STEPS_BETWEEN_LOOKS = 20
 CELL_CAP_BYTES = 262_144

@@ -24,7 +24,7 @@ _ERROR_LINE = re.compile(
 )
 _TIMESTAMP = re.compile(r"^\d[\d.]* [A-Z] ")
 _SPECULATION = re.compile(r"adding speculative implementation '([\w-]+)'")
-_SYNTHETIC = re.compile(r"synthetic (?:speculative )?acceptance\b.*")
+_SYNTHETIC = re.compile(r"synthetic acceptance: .*")
 
 
 def explain_exit(exit_code: int, text: str) -> str:

@@ -13,6 +13,8 @@ from tests.fakes.scripted_model import Answer, Say, ScriptedModel, serving
 
 Json = Any
 DONE = Say("All done.")
+BUG = "def add(a, b):\n    return a - b\n"
+TEST = "import unittest, calc\nclass T(unittest.TestCase):\n    def test(self):\n        assert calc.add(2, 2) == 4\n"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,15 @@ class Ran:
     def results(self) -> list[str]:
         """Return what the model was told of its tools, as the last request holds it."""
         return [m["content"] for m in self.model.requests[-1]["messages"] if m["role"] == "tool"]
+
+
+def make_workspace(path: Path) -> Path:
+    """Make a workspace with a bug, a test that shows it, and a `.git` that no agent is told of."""
+    (path / ".git").mkdir(parents=True)
+    (path / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (path / "calc.py").write_text(BUG)
+    (path / "test_calc.py").write_text(TEST)
+    return path
 
 
 def write_settings(path: Path, workspace: Path, url: str, **changes: Json) -> Path:

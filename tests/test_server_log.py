@@ -72,8 +72,9 @@ def test_the_servers_words_about_speculation_are_found_without_their_timestamps(
 0.00.031.387 I spec common_specu: synthetic acceptance: n_max = 3, mean length = 4.000000, rates = [1, 1, 1]
 """
     assert server_log.speculation_types(text) == ("draft-mtp",)
-    assert server_log.speculation_line(text).startswith(
-        "adding speculative implementation 'draft-mtp' | synthetic spec"
+    assert server_log.speculation_line(text) == (
+        "adding speculative implementation 'draft-mtp' | "
+        "synthetic acceptance: n_max = 3, mean length = 4.000000, rates = [1, 1, 1]"
     )
     assert server_log.speculation_line(CHAT) == "" and server_log.speculation_types(CHAT) == ()
 

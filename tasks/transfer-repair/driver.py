@@ -59,10 +59,10 @@ def do_transfers(step):
 
 def do_against_reader(step):
     """One transfer while another connection reads, so that the commit may fail."""
+    connection = open_wallet(step["file"], timeout=0)
     reader = sqlite3.connect(step["file"], isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM accounts").fetchall()
-    connection = open_wallet(step["file"], timeout=0)
     result = attempt(connection, step["transfer"])
     result["open"] = connection.in_transaction
     reader.execute("COMMIT")

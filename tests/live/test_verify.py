@@ -125,18 +125,19 @@ def test_public_tests_that_are_not_found_are_a_fault(tmp_path: Path) -> None:
     assert {finding.fault for finding in seen.findings} == {Fault.PUBLIC_TESTS, Fault.MUTANT_BREAKS_TESTS}
 
 
-def test_a_rule_that_the_instruction_does_not_state_is_a_fault(tmp_path: Path) -> None:
-    silent = INSTRUCTION.replace("twice the number", "the double")
-    assert faults(tmp_path, {"instruction.md": silent}) == [Fault.RULE_NOT_STATED]
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    ["The check adds-two must pass.", "See checks.py.", "For example 7300021 and 3."],
-    ids=["check id", "judge's file", "literal input"],
-)
-def test_an_instruction_that_gives_the_checks_away_is_a_fault(sentence: str, tmp_path: Path) -> None:
-    assert faults(tmp_path, {"instruction.md": INSTRUCTION + sentence}) == [Fault.INSTRUCTION_LEAK]
+def test_an_instruction_that_is_silent_about_a_rule_and_gives_checks_away_has_each_of_these_faults(
+    tmp_path: Path,
+) -> None:
+    text = INSTRUCTION.replace("twice the number", "the double")
+    given_away = "\nThe check adds-two must pass, see checks.py. For example 7300021 and 3.\n"
+    seen = verification(tmp_path, {"instruction.md": text + given_away})
+    assert [(finding.fault, finding.subject) for finding in seen.findings] == [
+        (Fault.RULE_NOT_STATED, "doubles-one"),
+        (Fault.INSTRUCTION_LEAK, "adds-two"),
+        (Fault.INSTRUCTION_LEAK, "checks.py"),
+        (Fault.INSTRUCTION_LEAK, "adds-two"),
+    ]
+    assert "7300021" in seen.findings[-1].sentence
 
 
 def test_a_fixture_that_changed_since_it_was_recorded_is_a_fault(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""The built-in agent's `json` protocol: one action a turn, for models whose template has no tools."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agent_program import BUG, DONE, Json, make_workspace, run_agent
+from tests.fakes.scripted_model import Answer, Say
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return make_workspace(tmp_path / "ws")
+
+
+def act(**action: str) -> Say:
+    return Say(json.dumps(action))
+
+
+def offered(request: Json) -> dict[str, Json]:
+    schema = request["response_format"]["json_schema"]["schema"]
+    return {action["properties"]["tool"]["const"]: action["properties"] for action in schema["anyOf"]}
+
+
+def run_json(workspace: Path, answers: list[Answer], **changes: Json) -> list[Json]:
+    ran = run_agent(workspace, [*answers, DONE], **{"protocol": "json", "max_turns": len(answers), **changes})
+    assert not ran.named("error")
+    return ran.model.requests
+
+
+def test_json_actions_read_edit_test_and_finish(workspace: Path) -> None:
+    answers = [
+        act(tool="read", path="calc.py"),
+        act(tool="edit", path="calc.py", old="    return a - b", new="    return a + b"),
+        act(tool="bash", command="python3 -m unittest"),
+        act(tool="done", summary="It adds."),
+    ]
+    ran = run_agent(workspace, answers, protocol="json")
+    assert (ran.exit_code, ran.end["reason"], ran.end["turns"]) == (0, "completed", 4)
+    assert [event["name"] for event in ran.named("tool")] == ["read", "edit", "bash"]
+    assert [m["role"] for m in ran.model.requests[1]["messages"]] == ["system", "user", "assistant", "user"]
+    assert (workspace / "calc.py").read_text() == BUG.replace("-", "+")
+
+
+def test_narrow_schema_offers_what_makes_sense_now(workspace: Path) -> None:
+    requests = run_json(
+        workspace,
+        [
+            act(tool="read", path="calc.py"),
+            act(tool="edit", path="calc.py", old="    return a - b", new="    return b"),
+            act(tool="bash", command="true"),
+            act(tool="read", path="calc.py"),
+        ],
+    )
+    first, read, edited, tested = map(offered, requests)
+    assert (
+        first["read"]["path"] == {"enum": ["calc.py", "test_calc.py"]} and "edit" not in first and "done" not in first
+    )
+    assert read["edit"]["old"] == {"enum": ["def add(a, b):", "    return a - b"]}
+    assert read["read"]["path"] == {"enum": ["test_calc.py"]}
+    assert "edit" not in edited and "done" not in edited and edited["read"] == first["read"]
+    assert "done" in tested
+
+
+def test_action_that_was_repeated_is_not_offered_next(workspace: Path) -> None:
+    again = act(tool="bash", command="true")
+    requests = run_json(workspace, [again, again, act(tool="read", path="calc.py"), again])
+    assert ["bash" in offered(request) for request in requests] == [True, True, False, True]
+
+
+def test_strings_of_the_schema_fit_the_response_budget(workspace: Path) -> None:
+    requests = run_json(workspace, [act(tool="read", path="calc.py"), DONE], max_tokens=260)
+    assert offered(requests[1])["edit"]["new"] == {"type": "string", "maxLength": 400}
+
+
+def test_large_budget_gets_every_tool_with_free_strings(workspace: Path) -> None:
+    request = run_json(workspace, [DONE], max_tokens=8192)[0]
+    assert sorted(offered(request)) == ["bash", "done", "edit", "glob", "grep", "read", "write"]
+    assert "maxLength" not in json.dumps(request)
+
+
+def test_answer_that_is_no_action_is_told_so_and_counted(workspace: Path) -> None:
+    ran = run_agent(workspace, [Say("I think so."), act(tool="done", summary="")], protocol="json")
+    assert (ran.end["reason"], ran.end["counts"]["malformed"]) == ("completed", 1)
+    assert ran.model.requests[1]["messages"][-1]["content"].startswith("error: there is no tool ''")
