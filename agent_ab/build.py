@@ -46,6 +46,11 @@ def ensure(cache: Path, observer: Observer) -> Path:
     return final / TARGET
 
 
+def present(cache: Path) -> bool:
+    """Return whether the cache holds a whole build that fits this machine."""
+    return whole(cache / "engines" / build_steps.plan().name)
+
+
 def whole(folder: Path) -> bool:
     """Return whether every file of a build is as its manifest says."""
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent_ab.config import Sandbox
 from agent_ab.errors import UserError
-from agent_ab.judging import Bench, Candidate, CheckFailed, Item
+from agent_ab.judging import Bench, Candidate, CheckFailed, Item, one_line
 from agent_ab.model import CheckResult, CheckStatus, Task
 from agent_ab.snapshot import remove
 
@@ -139,7 +139,7 @@ def _judge(bench: Bench, item: Item, room: Path) -> CheckResult:
     return CheckResult(
         id=item.id,
         status=status,
-        reason=" ".join(reason.split())[:REASON_CHARS],
+        reason=" ".join(one_line(reason).split())[:REASON_CHARS],
         rule=item.rule,
         scored=item.scored,
         duration_s=time.monotonic() - begin,

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab import __version__, engine, models, report, run, tasks, verify, verify_view
+from agent_ab import doctor as examination
 from agent_ab import sandbox as run_sandbox
 from agent_ab.config import Profile, Sandbox, load_profile, load_seeds, nearest
 from agent_ab.errors import ApparatusError, UserError
@@ -174,6 +175,29 @@ def check(
         out.print(report.checks_view(results))
 
 
+@app.command()
+def doctor(
+    profile: Annotated[str, typer.Option(help="Look for what this profile needs.")] = "cpu-demo",
+    profiles_dir: ProfilesDir = ROOT / "profiles",
+    as_json: AsJson = False,
+) -> None:
+    """Say what works on this machine, what does not, and what to do about it. Changes and builds nothing.
+
+    Exit status 4 when something that a pair needs does not work.
+    """
+    chosen = load_profile(profile, profiles_dir)
+    with Progress(err) as progress:
+        findings = examination.examine(chosen.server.binary, progress)
+    if as_json:
+        _print_json([{"name": f.name, "ok": f.ok, "detail": f.detail} for f in findings])
+    else:
+        for f in findings:
+            mark = ("ok", "green") if f.ok else ("NO", "bold red")
+            out.print(Text.assemble((f"{f.name:<16}", "bold"), mark, f"  {f.detail}"), soft_wrap=True)
+    if not all(f.ok for f in findings):
+        raise typer.Exit(4)
+
+
 task_app = typer.Typer(help="The tasks: what the agent is asked, and how it is judged.", no_args_is_help=True)
 app.add_typer(task_app, name="task")
 
@@ -200,7 +224,9 @@ def task_show(
 @task_app.command("verify")
 def task_verify(
     names: Annotated[list[str] | None, typer.Argument(help="The tasks' ids; by default all of them.")] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Judge every variant so often; a check that differs is flaky.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Judge every variant so often; a check that differs is flaky.")
+    ] = 1,
     workers: Annotated[int | None, typer.Option(min=1, help="Variants side by side; by default one a core.")] = None,
     sandbox: Annotated[SandboxKind, typer.Option(help="`none` runs the code loose.")] = SandboxKind.BWRAP,
     tasks_dir: TasksDir = ROOT / "tasks",

@@ -210,8 +210,8 @@ class Candidate:
         """Return a read-only connection to a private copy of the SQLite file `/state/NAME`.
 
         A transaction that the candidate's process left unfinished is rolled back first, as SQLite does for anyone who
-        opens the file. Queries are limited in steps, and views and triggers cannot call anything unsafe. Every row
-        that the judge reads becomes evidence. Raises CheckFailed, and sqlite3.Error when the file is damaged.
+        opens the file. Queries are limited in time and size, and views and triggers cannot call anything unsafe. The
+        rows that the judge reads become evidence. Raises CheckFailed, and sqlite3.Error when the file is damaged.
         """
         copy = self.state(name)
         for suffix in ("-journal", "-wal"):
@@ -247,8 +247,9 @@ class Candidate:
 
     def _copy(self, name: str, as_name: str | None = None) -> Path | None:
         target = self._private / (as_name or f"{len(self.record)}-{name}")
-        directory = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        directory = -1
         try:
+            directory = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             # Looked at before it is opened: opening a device can have effects.
             seen = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if not stat.S_ISREG(seen.st_mode):
@@ -261,7 +262,8 @@ class Candidate:
         except OSError as error:
             fail(f"{name}, which the candidate left, cannot be read: {error.strerror}")
         finally:
-            os.close(directory)
+            if directory >= 0:
+                os.close(directory)
         with os.fdopen(fd, "rb") as source, target.open("wb") as sink:
             sink.write(source.read(STATE_CAP_BYTES))
         return target
@@ -283,7 +285,7 @@ class _SeenRows:
         if self._bytes > ROWS_CAP_BYTES:
             fail(f"the candidate left a database with more than {ROWS_CAP_BYTES} bytes of rows")
         if len(self.rows) < ROWS_CAP:
-            self.rows.append([cell if isinstance(cell, int | float | None) else _shown(cell) for cell in row])
+            self.rows.append([cell if isinstance(cell, int | None) else _shown(cell) for cell in row])
         return row
 
 
@@ -324,12 +326,26 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def _last_line(stderr: bytes) -> str:
     lines = stderr[-4000:].decode("utf-8", "replace").split("\n")
     line = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return "".join(c if c.isprintable() else " " for c in line)[:200]
+    return one_line(line)[:200]
 
 
 def _capped(entry: Json) -> Json:
     text = json.dumps(entry)
-    return entry if len(text) <= RECORD_CAP_CHARS else {"truncated": text[:RECORD_CAP_CHARS]}
+    return _encodable(entry) if len(text) <= RECORD_CAP_CHARS else {"truncated": text[:RECORD_CAP_CHARS]}
+
+
+def _encodable(value: Json) -> Json:
+    """Return `value` with every half of a surrogate pair, which no file or database takes, spelt out."""
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_encodable(inner) for inner in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def one_line(text: str) -> str:
+    """Return `text` on one line, without control characters and whatever else no terminal, file or database takes."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
 
 
 def _plain_name(name: str) -> None:

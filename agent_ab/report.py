@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab.metrics import Metrics, measure
-from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Outcome, Pair, PairOutcome
+from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome
 from agent_ab.store import pair_to_json
 
 SCHEMA = 1

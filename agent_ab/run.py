@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from agent_ab import __version__, checks, engine, models, sandbox, snapshot, tasks
+from agent_ab import __version__, checks, engine, models, sandbox, snapshot, tasks, workspace
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import ArmSettings, Profile, Sandbox
 from agent_ab.errors import UserError
@@ -41,6 +41,7 @@ class Bench:
 def prepare(profile: Profile, task_id: str, tasks_dir: Path, observer: Observer) -> Bench:
     """Find or make everything that a pair needs, and refuse here what cannot work. Raises UserError, ApparatusError."""
     task = tasks.load(task_id, tasks_dir)
+    workspace.require_git()
     arms: dict[Arm, ArmParts] = {}
     for arm in Arm:
         settings = profile.arm(arm)
@@ -92,21 +93,21 @@ def play_pair(bench: Bench, planned: PlannedPair, runs_dir: Path, store: Store, 
     return pair
 
 
-def check_workspace(task: Task, workspace: Path, settings: Sandbox, observer: Observer) -> tuple[CheckResult, ...]:
+def check_workspace(task: Task, directory: Path, settings: Sandbox, observer: Observer) -> tuple[CheckResult, ...]:
     """Judge any directory as if an agent had left it, `.git` and compiled files aside. Raises UserError, ApparatusError."""
-    if not workspace.is_dir():
-        raise UserError(f"--workspace {workspace}: no such directory")
+    if not directory.is_dir():
+        raise UserError(f"--workspace {directory}: no such directory")
     sandbox.require(settings.kind)
     begin = time.monotonic()
-    observer(Event(None, None, f"checking {workspace}"))
+    observer(Event(None, None, f"checking {directory}"))
     with _scratch() as scratch:
-        snapshot.freeze(workspace, scratch / "snapshot", scratch / "snapshot.tar")
+        snapshot.freeze(directory, scratch / "snapshot", scratch / "snapshot.tar")
         return checks.run(
             task,
             scratch / "snapshot",
             settings,
             tick=lambda _: observer(
-                Event(None, None, f"checking {workspace}", elapsed_s=time.monotonic() - begin)
+                Event(None, None, f"checking {directory}", elapsed_s=time.monotonic() - begin)
             ),
         )
 

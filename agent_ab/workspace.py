@@ -13,6 +13,9 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeAlias
 
+# Without a git program, GitPython's import fails with a page of advice; `require_git` says it in a line.
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+
 from git.index.fun import write_cache
 from git.index.typ import BaseIndexEntry, IndexEntry
 from gitdb import IStream, LooseObjectDB
@@ -86,6 +89,12 @@ def checkout(task: Task, target: Path, trusted_git: Path) -> Checkout:
     _give_own_git(trusted_git, target, manifest)
     pin_times(target)
     return Checkout(commit, manifest, found)
+
+
+def require_git() -> None:
+    """Raise UserError when there is no git program."""
+    if shutil.which("git") is None:
+        raise UserError("git is missing: apt install git")
 
 
 def lay(task: Task, target: Path, *, solved: bool = False, mutant: Path | None = None) -> None:

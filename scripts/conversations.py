@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any
 
 import httpx
@@ -23,7 +24,7 @@ Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]
 
 CONTEXT, SLOTS = 2048, 4
-CHAT_TOKENS, PASSAGE = 220, 1200
+CHAT_TOKENS, PASSAGE, READ_EVERY = 220, 1200, 2
 
 CHAT = [
     "Write a Python function that checks whether a string is a palindrome.",
@@ -239,11 +240,19 @@ def actions(client: httpx.Client, module: str, seed: int) -> Conversation:
     return Conversation(ids[:CONTEXT], [], [at for at in bound if at < CONTEXT])
 
 
+def reading(client: httpx.Client, topic: str) -> Conversation:
+    """Put Python's own documentation into the model's mouth: what it would have said in its place is known all the same."""
+    prompt = tokens_of(client, chatml([("user", f"Explain {topic.lower()} in Python.")], reply=True))
+    ids = prompt + tokens_of(client, topics[topic][: PASSAGE * 2])
+    return Conversation(ids, list(range(len(prompt), len(ids))), [])
+
+
 def converse(client: httpx.Client) -> list[Conversation]:
     """Return all conversations to fit on."""
     with ThreadPoolExecutor(SLOTS) as pool:
         jobs = [pool.submit(chat, client, index) for index in range(len(CHAT))]
-        jobs += [pool.submit(actions, client, module, seed) for seed, module in enumerate(LIBRARY * 2)]
+        jobs += [pool.submit(actions, client, module, seed) for seed, module in enumerate(LIBRARY)]
+        jobs += [pool.submit(reading, client, topic) for topic in sorted(topics)[::READ_EVERY]]
         done = []
         for number, job in enumerate(jobs, 1):
             done.append(job.result())

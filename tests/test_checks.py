@@ -65,6 +65,7 @@ def test_the_starting_code_fails_with_a_reason_and_evidence(tmp_path: Path) -> N
         ("assert candidate.call(0)", "the judge could not read what came back: AssertionError"),
         ('candidate.database("none.db")', "the candidate left no file none.db"),
         ('fail("long " * 1000)', "long long"),
+        ('fail(candidate.call("odd " + chr(0xD800) + chr(27)))', "odd \\ud800\\x1b"),
     ],
 )
 def test_a_judge_that_stumbles_is_a_failed_check(tmp_path: Path, body: str, reason: str) -> None:

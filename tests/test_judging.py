@@ -1,5 +1,7 @@
+import json
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from agent_ab.checks import HARNESS
 from agent_ab.config import Sandbox
 from agent_ab.judging import Bench, Candidate, CheckFailed, expect, fail
 from agent_ab.model import SandboxKind
+from agent_ab.snapshot import remove
 from tests.small_task import small_task
 
 
@@ -98,7 +101,7 @@ def test_calls_share_the_state_and_nothing_else(tmp_path: Path) -> None:
     ("body", "reason"),
     [
         ("os._exit(3)", "no reply: the process ended with status 3"),
-        ("raise ValueError('odd\\x1b[0m')", r"status 1 \(ValueError: odd \[0m\)"),
+        ("raise ValueError('odd\\x1b[0m')", r"status 1 \(ValueError: odd\\x1b\[0m\)"),
         ("return (1,)", "tuple"),
         ("os.write(3, b'x\\n')\nreturn 1", "something other than the one reply"),
         ("os.write(3, b'T 1\\n')\nos._exit(0)", "something other than the one reply"),
@@ -189,7 +192,7 @@ def test_a_database_is_read_and_its_rows_become_evidence(desk: Desk) -> None:
         "SELECT * FROM t"
     )
     assert rows.fetchall() == [(1, "x"), (2.5, None)]
-    assert desk.candidate.record[-1] == {"database": "w.db", "rows": [[1, "'x'"], [2.5, None]]}
+    assert desk.candidate.record[-1] == {"database": "w.db", "rows": [[1, "'x'"], ["2.5", None]]}
 
 
 def test_a_database_cannot_be_written_by_the_judge(desk: Desk) -> None:
@@ -253,3 +256,37 @@ def test_evidence_is_capped(desk: Desk) -> None:
     desk.candidate.call("x" * 500_000)
     desk.candidate.close()
     assert len(desk.candidate.record[0]["truncated"]) == judging.RECORD_CAP_CHARS
+
+
+def test_evidence_can_be_written_whatever_the_candidate_says(desk: Desk) -> None:
+    desk.candidate.call({"half \ud800": ["\udcff", float(10**30)]})
+    desk.candidate.close()
+    assert desk.candidate.record[0]["reply"] == {"half \\ud800": ["\\udcff", 1e30]}
+    json.dumps(desk.candidate.record, ensure_ascii=False).encode()
+
+
+def test_text_for_people_is_one_printable_line() -> None:
+    assert judging.one_line("a\nb\tž\x1b[0m\udcff\0") == "a b ž\\x1b[0m\\udcff\\x00"
+
+
+def test_a_locked_state_is_a_failed_check() -> None:
+    room = Path(tempfile.mkdtemp(prefix="agent-ab-test-"))
+    desk = Desk(room, "    return request\n")
+    (desk.state / "out").write_bytes(b"x")
+    for path in (room, *room.rglob("*")):
+        os.chown(path, 61999, 61999) if os.geteuid() == 0 else None
+    desk.state.chmod(0)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            if os.geteuid() == 0:
+                os.setuid(61999)
+            try:
+                desk.candidate.state("out")
+            except CheckFailed as failure:
+                status = 0 if "cannot be read: Permission denied" in str(failure) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    remove(room)

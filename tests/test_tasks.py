@@ -1,8 +1,9 @@
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from agent_ab import tasks
+from agent_ab import tasks, workspace
 from agent_ab.errors import UserError
 from tests.small_task import small_task, task_directory
 
@@ -79,3 +80,26 @@ def test_the_digest_sees_content_names_and_modes_but_not_compiled_files(tmp_path
     (task.root / "fixture" / "app.py").rename(task.root / "fixture" / "b.py")
     seen.add(tasks.digest(task))
     assert len(seen) == 4
+
+
+BUILT_IN = Path(__file__).parent.parent / "tasks"
+
+
+@pytest.mark.parametrize("name", ["transfer-repair"])
+def test_the_scripted_conversation_comes_to_the_reference_solution(name: str, tmp_path: Path) -> None:
+    task = tasks.load(name, BUILT_IN)
+    workspace.lay(task, tmp_path / "played")
+    workspace.lay(task, tmp_path / "solved", solved=True)
+    turns = tomllib.loads((task.root / "scripts" / "solve.toml").read_text(encoding="utf-8"))["turns"]
+    for call in (turn["call"] for turn in turns if "call" in turn):
+        path = tmp_path / "played" / call["arguments"].get("path", "")
+        if call["name"] == "write":
+            source = call.get("content_from")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text((task.root / source).read_text() if source else call["arguments"]["content"])
+        elif call["name"] == "edit":
+            text = path.read_text()
+            assert text.count(call["arguments"]["old"]) == 1
+            path.write_text(text.replace(call["arguments"]["old"], call["arguments"]["new"]))
+    assert "call" not in turns[-1]
+    assert workspace.manifest_of(tmp_path / "played") == workspace.manifest_of(tmp_path / "solved")

@@ -587,7 +587,8 @@ class JsonActions:
     """One JSON action a turn, held to a schema by the server's grammar.
 
     A small response budget (under about 1,000 tokens) means a weak model, and narrows the schema to what makes sense
-    now: strings that fit the budget, paths that exist, whole lines for `old`, one change between two commands.
+    now: paths that exist, whole lines for `old`, strings that fit the budget; a command after every change and before
+    the end; no tool more than three times in a row.
     """
 
     guide = JSON_GUIDE
@@ -596,8 +597,8 @@ class JsonActions:
         """Size the strings so that a reply fits its budget, at two characters a token."""
         self.room = (settings.max_tokens - 60) * 2
         self.fresh: set[str] = set()  # files that were read since they last changed
-        self.untried = False  # something changed, and no command has run since
-        self.last: list[Call] = []
+        self.changed = self.tried = False  # what has happened since a command ran, or a change was made
+        self.last: list[str] = []  # the tools used last
 
     def request(self, workspace: Workspace) -> Message:
         """Return the schema of an action. Files are named from the workspace while they are few."""
@@ -614,23 +615,22 @@ class JsonActions:
         names = listing(workspace.root)[:60]
         text = {"type": "string", "maxLength": max(16, self.room)}
         short = {"type": "string", "minLength": 1, "maxLength": 100}
-        actions = []
+        actions = [
+            action("bash", {"command": short}),
+            action("grep", {"pattern": short, "path": {"enum": names or ["."]}}),
+        ]
         if stale := [name for name in names if name not in self.fresh]:
             actions.append(action("read", {"path": {"enum": stale}}))
-        for name in [] if self.untried else sorted(self.fresh):
+        for name in [] if self.changed else sorted(self.fresh):
             with suppress(OSError, ToolError):
                 source = workspace.load(name)
                 lines = [line for line in source.splitlines() if line.strip() and source.count(line) == 1]
                 if lines:
                     actions.append(action("edit", {"path": {"const": name}, "old": {"enum": lines[:200]}, "new": text}))
-        actions.append(action("bash", {"command": short}))
-        actions.append(action("grep", {"pattern": short, "path": {"enum": names or ["."]}}))
-        if self.last and not self.untried:
+        if self.tried:
             actions.append(action("done", {"summary": short}))
-        if self.last[1:] and self.last[0] == self.last[1]:
-            others = [a for a in actions if a["properties"]["tool"]["const"] != self.last[0].name]
-            actions = others or actions
-        return actions
+        tired = self.last[-1] if len(self.last) == 3 and len(set(self.last)) == 1 else ""
+        return [a for a in actions if a["properties"]["tool"]["const"] != tired]
 
     def calls(self, reply: Reply) -> list[Call]:
         """Return the one action, or none when the model says that it is done."""
@@ -647,15 +647,15 @@ class JsonActions:
 
     def answer(self, call: Call, result: Result, turn: int, number: int) -> Message:
         """Return a tool's result as a message, and note what it means for the next schema."""
-        self.last = [*self.last, call][-2:]
+        self.last = [*self.last, call.name][-3:]
         path = str((call.parsed() or {}).get("path"))
         if call.name == "read" and result.ok:
             self.fresh.add(path)
         elif call.name in ("edit", "write"):
             self.fresh.discard(path)
-            self.untried = self.untried or result.ok
+            self.changed, self.tried = self.changed or result.ok, False
         elif call.name == "bash":
-            self.untried = False
+            self.changed, self.tried = False, True
         return {"role": "user", "content": result.text}
 
 
