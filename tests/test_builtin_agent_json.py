@@ -71,7 +71,7 @@ def test_action_that_was_repeated_is_not_offered_next(workspace: Path) -> None:
 
 def test_strings_of_the_schema_fit_the_response_budget(workspace: Path) -> None:
     requests = run_json(workspace, [act(tool="read", path="calc.py"), DONE], max_tokens=260)
-    assert offered(requests[1])["edit"]["new"] == {"type": "string", "maxLength": 400}
+    assert offered(requests[1])["edit"]["new"] == {"type": "string", "minLength": 1, "maxLength": 400}
 
 
 def test_large_budget_gets_every_tool_with_free_strings(workspace: Path) -> None:

@@ -613,7 +613,7 @@ class JsonActions:
     def narrow(self, workspace: Workspace) -> list[Message]:
         """Return the actions that make sense now."""
         names = listing(workspace.root)[:60]
-        text = {"type": "string", "maxLength": max(16, self.room)}
+        text = {"type": "string", "minLength": 1, "maxLength": max(16, self.room)}
         short = {"type": "string", "minLength": 1, "maxLength": 100}
         actions = [
             action("bash", {"command": short}),
