@@ -36,6 +36,7 @@ app = typer.Typer(
 out = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 err = Console(stderr=True, highlight=False)
 
+INTERRUPTED = 130
 ROOT = Path(__file__).resolve().parent.parent
 
 TasksDir = Annotated[Path, typer.Option(help="Where the task directories are.")]
@@ -309,13 +310,14 @@ def main() -> NoReturn:
         status = _fail(str(error), 2)
     except ApparatusError as error:
         status = _fail(str(error), 4)
-    except click.exceptions.Abort:
-        status = 130
     except click.ClickException as error:
         error.show()
         status = 2
-    except KeyboardInterrupt:
-        status = _fail("interrupted; everything that was started has been stopped", 130)
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        status = INTERRUPTED
+    # Typer turns an interrupt into this status without a word.
+    if status == INTERRUPTED:
+        _fail("interrupted; everything that was started has been stopped", status)
     sys.exit(status)
 
 

@@ -84,7 +84,7 @@ class ModelFile(Strict):
 class Agent(Strict):
     """Who answers the instruction, and its limits."""
 
-    kind: Literal["builtin", "oracle", "nop"] = "builtin"
+    kind: Literal["builtin", "opencode", "command", "oracle", "nop"] = "builtin"
     protocol: Literal["tools", "json"] = "tools"
     """`tools`: OpenAI tool calls. `json`: one JSON action a turn under a schema, for templates without tools."""
     response_budget: int = Field(8192, ge=16)
@@ -92,6 +92,22 @@ class Agent(Strict):
     max_turns: int = Field(50, ge=1)
     time_limit_s: float = Field(480, gt=0)
     reasoning_effort: str = ""
+    startup_limit_s: float = Field(120, gt=0)
+    """`opencode`, `command`: an agent that has asked the model nothing for so long has not started (INVALID)."""
+    clock: str = Field("", pattern=r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?$")
+    """`opencode`, `command`: where the clock of each process begins, UTC; needs libfaketime. Empty: the real time."""
+    binary: str = ""
+    """`opencode`: the program; empty: the one on PATH, the one in our cache, or one from npm, in this order."""
+    version: str = ""
+    """`opencode`: the version that must run; empty: any, else the one that was tried. `command`: only recorded."""
+    slim: bool = False
+    """`opencode`: a short prompt of ours and four tools, for small contexts."""
+    command: tuple[str, ...] = ()
+    """`command`: its argv; {prompt} {base_url} {model} {workspace} {home} are filled in. No {prompt}: it comes on stdin."""
+    env: dict[str, str] = {}
+    """`command`: variables on top of the box's, filled in like `command`. No secrets: they are recorded."""
+    mounts: dict[str, str] = {}
+    """`command`: path in the box = file or directory of this machine that is shown there, read-only."""
 
 
 class Sandbox(Strict):

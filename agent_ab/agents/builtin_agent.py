@@ -734,7 +734,8 @@ class Agent:
 
     def ask(self) -> Reply:
         """Send the conversation; a failed request goes out again unchanged. Raises ServerError."""
-        body = self.fitting_body()
+        request = self.fitting_request()
+        body = json.dumps(request, separators=(",", ":")).encode()
         facts = {"bytes": len(body), "messages": len(self.messages), "sha256": hashlib.sha256(body).hexdigest()}
         for attempt in range(1, self.settings.retries + 2):
             emit("request", turn=self.turn, attempt=attempt, **facts)
@@ -753,29 +754,32 @@ class Agent:
         calls = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
         emit("reply", turn=self.turn, finish=reply.finish, calls=calls, **said)
         if reply.usage.get("prompt_tokens"):
-            self.tokens_per_byte = reply.usage["prompt_tokens"] / len(body)
+            self.tokens_per_byte = reply.usage["prompt_tokens"] / self.prompt_bytes(request)
         return reply
 
-    def body(self) -> bytes:
-        """Return the request, byte for byte."""
+    def request(self) -> Message:
+        """Return the request."""
         request = {"model": self.settings.model, "messages": self.messages, **self.protocol.request(self.workspace)}
         request.update(stream=True, stream_options={"include_usage": True}, max_tokens=self.settings.max_tokens)
         if self.settings.reasoning_effort:
             request["reasoning_effort"] = self.settings.reasoning_effort
-        return json.dumps(request, separators=(",", ":")).encode()
+        return request
 
-    def fitting_body(self) -> bytes:
+    def prompt_bytes(self, request: Message) -> int:
+        """Return the size of what the server makes a prompt of."""
+        return len(json.dumps([self.messages, request.get("tools")]))
+
+    def fitting_request(self) -> Message:
         """Return the request, the oldest tool results shortened until prompt and reply fit the context."""
-        body = self.body()
+        request = self.request()
         room = (self.settings.context - self.settings.max_tokens) / 1.05
-        while self.settings.context and len(self.results) > 1 and len(body) * self.tokens_per_byte > room:
+        while self.settings.context and self.results[1:] and self.prompt_bytes(request) * self.tokens_per_byte > room:
             index = self.results.pop(0)
             text = self.messages[index]["content"]
             if len(text) > 2 * STUB:
                 self.messages[index] = {**self.messages[index], "content": cut(text, STUB)}
                 emit("shortened", turn=self.turn, message=index, left_out=len(text) - STUB)
-                body = self.body()
-        return body
+        return request
 
 
 def stop(*_: object) -> None:
