@@ -41,7 +41,7 @@ class Course:
     tools: tuple[str, ...]
     """Names of the tools that were called, in order."""
     touched: tuple[str, ...]
-    """Paths that were given to tools which write, in order, each once."""
+    """Paths that were given to tools which write, in order, each once; relative where they lie in the workspace."""
     changed: tuple[str, ...]
     """Paths that the whole attempt's patch changes."""
     test_runs: int
@@ -120,11 +120,12 @@ def _course(attempt: Attempt, common: int) -> Course:
     after = exchanges[common:]
     calls = [call for exchange in after for call in calls_of(exchange)]
     run = attempt.agent
+    root = f"{attempt.world.get('workspace', '')}/"
     return Course(
         turns=len(after),
         turns_in_all=len(exchanges),
         tools=tuple(call.name for call in calls),
-        touched=tuple(dict.fromkeys(path for call in calls for path in _written(call))),
+        touched=tuple(dict.fromkeys(path.removeprefix(root) for call in calls for path in _written(call))),
         changed=attempt.patch.files if attempt.patch else (),
         test_runs=sum(runs_tests(call) for call in calls),
         finish_reasons=dict(sorted(Counter(e.finish_reason or "error" for e in after).items())),

@@ -1,5 +1,6 @@
 """One arm's execution of one task: workspace -> server -> proxy -> agent -> snapshot -> checks."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, proxy, sandbox, server, snapshot, workspace
+from agent_ab import agents, checks, proxy, reply_diff, sandbox, server, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError
@@ -105,6 +106,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
             record.note(agent=_run_agent(plan, model_server, witness, tick))
         witness.stop()
         record.note(log=_read_log(plan, model_server))
+        _record_tokens(plan, record.attempt.log, model_server)
     with _step(plan, Step.SNAPSHOT):
         frozen = scratch / "snapshot"
         taken = snapshot.freeze(scratch / "workspace", frozen, paths.snapshot)
@@ -198,6 +200,12 @@ def _read_log(plan: AttemptPlan, model_server: server.Server) -> ExchangeLog:
         message = f"the server saw {seen} requests, the proxy recorded {len(log.exchanges)}"
         raise ApparatusError("evidence", message, plan.paths.server_log)
     return log
+
+
+def _record_tokens(plan: AttemptPlan, log: ExchangeLog | None, model_server: server.Server) -> None:
+    """Have every reply tokenized while the server still runs: stream chunks are not tokens."""
+    tokens = {text: model_server.tokenize(text) for text in reply_diff.texts(log)} if log else {}
+    plan.paths.tokens.write_text(json.dumps(tokens), encoding="utf-8")
 
 
 def _salvage(plan: AttemptPlan) -> ExchangeLog | None:

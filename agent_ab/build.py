@@ -6,24 +6,20 @@
   <name>.lock  <name>.log
 """
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import json
-import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from agent_ab import build_steps, process
 from agent_ab.build_steps import TARGET, Recipe, Shop
 from agent_ab.errors import UserError
+from agent_ab.files import locked
 from agent_ab.model import Event, Observer
 
 MANIFEST = "manifest.json"
-WAIT_S = 0.2
 
 
 def ensure(cache: Path, observer: Observer) -> Path:
@@ -38,7 +34,7 @@ def ensure(cache: Path, observer: Observer) -> Path:
         return final / TARGET
     try:
         engines.mkdir(parents=True, exist_ok=True)
-        with _locked(engines / f"{recipe.name}.lock", observer) as lock_fd:
+        with locked(engines / f"{recipe.name}.lock", "builds llama-server", observer) as lock_fd:
             if not whole(final):
                 _build(engines, recipe, observer, lock_fd)
     except OSError as error:
@@ -58,31 +54,6 @@ def whole(folder: Path) -> bool:
         return TARGET in manifest["files"] and manifest["files"] == _digests(folder)
     except (OSError, ValueError, TypeError, KeyError):
         return False
-
-
-@contextlib.contextmanager
-def _locked(path: Path, observer: Observer) -> Iterator[int]:
-    """Hold the build's lock, waiting for another process that builds, and saying so."""
-    begin, told = time.monotonic(), False
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                elapsed = time.monotonic() - begin
-                holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-                message = f"waiting for another process{f' ({holder})' if holder else ''} that builds llama-server"
-                if not told or elapsed > 1:
-                    observer(Event(None, None, message, elapsed_s=elapsed))
-                told = True
-                time.sleep(WAIT_S)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _build(engines: Path, recipe: Recipe, observer: Observer, lock_fd: int) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import __version__, engine, models, report, run, tasks, verify, verify_view
+from agent_ab import __version__, diff_view, engine, models, report, run, tasks, verify, verify_view
 from agent_ab import doctor as examination
 from agent_ab import sandbox as run_sandbox
 from agent_ab.config import Profile, Sandbox, load_profile, load_seeds, nearest
@@ -91,17 +90,26 @@ def show(
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
     """Show one finished pair again: its checks, its price, its proof."""
-    store = _open(db)
-    try:
-        names = store.pair_names()
-        if not names:
-            raise UserError(f"{db}: holds no pair yet; `agent-ab pair --task transfer-repair` plays one")
-        if name and name not in names:
-            raise UserError(f"{db}: no pair {name!r}{nearest(name, list(names))}")
-        loaded = store.load_pair(name or names[-1])
-    finally:
-        store.close()
-    _print_pair(loaded, runs_dir, as_json)
+    _print_pair(_stored(name, db), runs_dir, as_json)
+
+
+@app.command()
+def diff(
+    name: Annotated[str, typer.Argument(help="A pair, as `agent-ab pairs` names it; by default the newest.")] = "",
+    full: Annotated[bool, typer.Option(help="Show long messages and patches whole.")] = False,
+    as_json: AsJson = False,
+    db: Db = Path("runs.db"),
+    runs_dir: RunsDir = Path("runs"),
+) -> None:
+    """Show where and why the two arms parted, and both conversations side by side from there.
+
+    `model`: equal requests, different replies. `environment`: equal replies, different requests.
+    """
+    found = run.diff_of(_stored(name, db), runs_dir)
+    if as_json:
+        _print_json(diff_view.data(found))
+    else:
+        out.print(diff_view.view(found, full=full))
 
 
 @app.command()
@@ -277,6 +285,19 @@ def _with_flags(profile: Profile, agent: str, sandbox: SandboxKind | None) -> Pr
     return profile.model_copy(update=changes)
 
 
+def _stored(name: str, db: Path) -> Pair:
+    store = _open(db)
+    try:
+        names = store.pair_names()
+        if not names:
+            raise UserError(f"{db}: holds no pair yet; `agent-ab pair --task transfer-repair` plays one")
+        if name and name not in names:
+            raise UserError(f"{db}: no pair {name!r}{nearest(name, list(names))}")
+        return store.load_pair(name or names[-1])
+    finally:
+        store.close()
+
+
 def _open(db: Path) -> Store:
     if not db.is_file():
         raise UserError(f"{db}: no such database; `agent-ab pair --task transfer-repair` makes one")
@@ -305,17 +326,16 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _terminate)
     signal.signal(signal.SIGHUP, _terminate)
     try:
-        status = app(standalone_mode=False) or 0
+        app()
+    except SystemExit as done:
+        status = done.code if isinstance(done.code, int) else 0
     except UserError as error:
         status = _fail(str(error), 2)
     except ApparatusError as error:
         status = _fail(str(error), 4)
-    except click.ClickException as error:
-        error.show()
-        status = 2
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except KeyboardInterrupt:
         status = INTERRUPTED
-    # Typer turns an interrupt into this status without a word.
+    # Typer turns an interrupt into this status without a word of ours.
     if status == INTERRUPTED:
         _fail("interrupted; everything that was started has been stopped", status)
     sys.exit(status)

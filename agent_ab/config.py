@@ -94,6 +94,8 @@ class Agent(Strict):
     reasoning_effort: str = ""
     startup_limit_s: float = Field(120, gt=0)
     """`opencode`, `command`: an agent that has asked the model nothing for so long has not started (INVALID)."""
+    exit_limit_s: float = Field(20, gt=0)
+    """`opencode`: it is ended when its work is done and it still has not exited after so long."""
     clock: str = Field("", pattern=r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?$")
     """`opencode`, `command`: where the clock of each process begins, UTC; needs libfaketime. Empty: the real time."""
     binary: str = ""

@@ -169,7 +169,9 @@ def _exchange(row: _Row, found: Divergence, lines: int | None) -> list[Renderabl
     parts: list[RenderableType] = [_label(row.exchange, " (here they part)" if row.exchange == found.exchange else "")]
     show = _turn
     if left is not None and row.exchange == found.exchange and found.where is Where.REPLY:
-        parts.append(_asked(left, lines))
+        asked = _asked(left, lines)
+        asked.rstrip()
+        parts.append(asked)
         show = _replied
     table = Table(box=None, pad_edge=False, show_header=False, width=WIDTH, padding=(0, 2, 0, 0))
     for _ in Arm:

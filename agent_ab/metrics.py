@@ -1,5 +1,6 @@
 """Pure arithmetic on one attempt's exchanges: where the time went, how fast, how it ended."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class Metrics:
     budget_stops: int
     """Generations that ended at the response budget or the context's end."""
     tool_calls: int
+    """Tools that the model asked for, by tool calls or (protocol `json`) by an action in the reply's text."""
     http_errors: int
     """Exchanges answered with 4xx or 5xx."""
     broken_streams: int
@@ -73,10 +75,20 @@ def measure(attempt: Attempt) -> Metrics:
         acceptance=accepted / drafted if drafted else None,
         finish_reasons=dict(sorted(reasons.items())),
         budget_stops=reasons["length"],
-        tool_calls=sum(len(e.tool_calls) for e in exchanges),
+        tool_calls=sum(len(e.tool_calls) or _json_action(e) for e in exchanges),
         http_errors=sum(e.status is not None and e.status >= 400 for e in exchanges),
         broken_streams=sum(e.status is not None and e.status < 400 and e.error is not None for e in exchanges),
     )
+
+
+def _json_action(exchange: Exchange) -> int:
+    if not exchange.content.startswith("{"):
+        return 0
+    try:
+        action = json.loads(exchange.content)
+    except ValueError:
+        return 0
+    return int(isinstance(action, dict) and isinstance(action.get("tool"), str) and action["tool"] != "done")
 
 
 def _split(exchanges: tuple[Exchange, ...], total_s: float, prefill_s: float, decode_s: float) -> WallTime:

@@ -328,6 +328,10 @@ class Pair:
     flips: tuple[Flip, ...]
     findings: tuple[str, ...]
     """Facts that do not void the pair but that a reader must see."""
+    divergence: Json = None
+    """Where and why the two arms parted, as `parting.to_json` wrote it; None when there was nothing to compare."""
+    aftermath: Json = None
+    """How they went on from there, as `aftermath.to_json` wrote it."""
 
     @property
     def name(self) -> str:

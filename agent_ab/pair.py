@@ -3,7 +3,6 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import zip_longest
 
 from agent_ab.metrics import measure
 from agent_ab.model import (
@@ -18,11 +17,10 @@ from agent_ab.model import (
     ProofLine,
     ServerFacts,
 )
+from agent_ab.request_diff import as_sent, differences, explain_first, odd_requests
 
 VARIABLE_FLAGS: Mapping[str, tuple[str, ...]] = {"server.speculation": ("--spec-",)}
 """Which flags of the server's command line a declared variable may change, by prefix."""
-
-_MISSING = object()
 
 
 def prove(baseline: Attempt, candidate: Attempt, variable: str) -> tuple[ProofLine, ...]:
@@ -77,30 +75,6 @@ def judge(pair: Pair) -> Pair:
         flips=flips(pair.baseline, pair.candidate),
         findings=tuple(_findings(pair.baseline)) + tuple(_findings(pair.candidate)),
     )
-
-
-def difference(left: Json, right: Json, path: str = "$") -> tuple[str, Json, Json] | None:
-    """Return the JSON path and both values of the first difference, or None. A missing value is None."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        for key in [*left, *(k for k in right if k not in left)]:
-            found = _member(left.get(key, _MISSING), right.get(key, _MISSING), f"{path}.{key}")
-            if found:
-                return found
-        return None
-    if isinstance(left, list) and isinstance(right, list):
-        for index, (a, b) in enumerate(zip_longest(left, right, fillvalue=_MISSING)):
-            found = _member(a, b, f"{path}[{index}]")
-            if found:
-                return found
-        return None
-    same = type(left) is type(right) and left == right
-    return None if same else (path, left, right)
-
-
-def _member(left: Json, right: Json, path: str) -> tuple[str, Json, Json] | None:
-    if left is _MISSING or right is _MISSING:
-        return path, None if left is _MISSING else left, None if right is _MISSING else right
-    return difference(left, right, path)
 
 
 def _one_variable(baseline: Attempt, candidate: Attempt, variable: str) -> ProofLine:
@@ -183,21 +157,41 @@ def _same_first_request(baseline: Attempt, candidate: Attempt) -> ProofLine:
         assert attempt.log
         refused = [r for r in attempt.log.refused if r.reason == "identity"]
         if refused:
-            return ProofLine(
-                name, False, f"{attempt.arm} asked {refused[0].agent_sha256[:12]}; the proxy refused it at once"
-            )
+            asked = _explained(_first_sent(baseline), _first_sent(candidate))
+            return ProofLine(name, False, f"the proxy refused {attempt.arm}'s at once, it asks something else{asked}")
     calls = [a.log.exchanges[0] if a.log and a.log.exchanges else None for a in (baseline, candidate)]
     left, right = calls
     if left is None or right is None:
         silent = [a.arm.value for a, call in zip((baseline, candidate), calls, strict=True) if call is None]
         return ProofLine(name, True, f"no model call at all in: {', '.join(silent)}")
     if left.agent_sha256 != right.agent_sha256:
-        where = difference(left.request, right.request)
-        detail = f"; first difference at {where[0]}" if where else ""
+        detail = _explained(_first_sent(baseline), _first_sent(candidate))
         return ProofLine(name, False, f"sha256 {left.agent_sha256[:12]} and {right.agent_sha256[:12]}{detail}")
     if left.server_sha256 != right.server_sha256:
         return ProofLine(name, False, "the agent asked the same, but different bytes reached the servers")
     return ProofLine(name, True, f"sha256 {left.agent_sha256} left both agents, {left.server_sha256[:12]} arrived")
+
+
+def _first_sent(attempt: Attempt) -> Json:
+    """Return the first request as the agent sent it: the refused one, or the recorded one without the proxy's pins."""
+    assert attempt.log
+    for refused in attempt.log.refused:
+        if refused.reason == "identity" and refused.request is not None:
+            return refused.request
+    first = attempt.log.exchanges[0] if attempt.log.exchanges else None
+    return as_sent(first.request, first.pinned) if first else None
+
+
+def _explained(left: Json, right: Json) -> str:
+    found = explain_first(left, right)
+    if found is None:
+        return ""
+    return f": {found.path} is {_short(found.left)} and {_short(found.right)} ({found.cause})"
+
+
+def _short(value: Json) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _no_reuse(arms: tuple[Attempt, Attempt]) -> ProofLine:
@@ -214,9 +208,9 @@ def _no_reuse(arms: tuple[Attempt, Attempt]) -> ProofLine:
 
 
 def _same_world(baseline: Attempt, candidate: Attempt) -> ProofLine:
-    where = difference(dict(baseline.world), dict(candidate.world))
-    if where:
-        return ProofLine("same world", False, f"{where[0]}: {where[1]!r} and {where[2]!r}")
+    leaf = next(differences(dict(baseline.world), dict(candidate.world)), None)
+    if leaf:
+        return ProofLine("same world", False, f"{leaf.path}: {_short(leaf.left)} and {_short(leaf.right)}")
     return ProofLine("same world", True, f"sandbox {baseline.world.get('sandbox', {}).get('kind', '?')}, equal limits")
 
 
@@ -247,6 +241,10 @@ def _findings(attempt: Attempt) -> Iterable[str]:
         yield f"{attempt.arm}: {metrics.broken_streams} replies broke off"
     if metrics.budget_stops:
         yield f"{attempt.arm}: {metrics.budget_stops} generations hit the response budget"
+    for odd in odd_requests(attempt.log) if attempt.log else ():
+        yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
+    for odd in odd_requests(attempt.log) if attempt.log else ():
+        yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
     refused = [r for r in attempt.log.refused if r.reason != "identity"] if attempt.log else []
     if refused:
         yield f"{attempt.arm}: the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"

@@ -8,6 +8,7 @@ runs/<run>/
       settings.json            the arm's resolved settings
       server.log  proxy.log    both streams of each child, whole
       exchanges.jsonl          what the proxy witnessed (docs/exchange-log.md)
+      tokens.json              each reply's text, cut into tokens by the server's own tokenizer
       agent.log                the agent's transcript and last words
       patch.diff               what the agent changed
       snapshot.tar             the frozen workspace that the checks judged
@@ -45,6 +46,11 @@ class AttemptPaths:
     def exchanges(self) -> Path:
         """Return the exchange log's path."""
         return self.root / "exchanges.jsonl"
+
+    @property
+    def tokens(self) -> Path:
+        """Return the replies' tokens' path."""
+        return self.root / "tokens.json"
 
     @property
     def agent_log(self) -> Path:

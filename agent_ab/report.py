@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent_ab import parting
 from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome
 from agent_ab.store import pair_to_json
@@ -42,6 +43,8 @@ def pair_view(pair: Pair, evidence: str) -> RenderableType:
     if pair.baseline.checks or pair.candidate.checks:
         parts += [Text(), _check_table(pair)]
     parts += [Text(), _arm_table(pair), Text(), _proof_table(pair)]
+    if pair.divergence is not None:
+        parts += [Text(), *_divergence(pair)]
     if pair.findings:
         parts += [Text(), Text("findings", style="bold"), *(Text(f"  - {finding}") for finding in pair.findings)]
     parts += [Text(), Text(f"evidence   {evidence}"), Text(f"again      agent-ab show {pair.name}")]
@@ -64,7 +67,9 @@ def checks_view(results: tuple[CheckResult, ...]) -> RenderableType:
     for result in results:
         table.add_row(result.id if result.scored else f"{result.id} (probe)", _mark(result), Text(result.reason))
     scored = [r for r in results if r.scored]
-    table.add_row(Text("passed", style="bold"), f"{sum(r.status is CheckStatus.PASS for r in scored)}/{len(scored)}", "")
+    table.add_row(
+        Text("passed", style="bold"), f"{sum(r.status is CheckStatus.PASS for r in scored)}/{len(scored)}", ""
+    )
     return table
 
 
@@ -163,6 +168,14 @@ _ROWS: Mapping[str, Callable[[Attempt, Metrics], str]] = {
     "finish reasons": lambda a, m: ", ".join(f"{name} {count}" for name, count in m.finish_reasons.items()) or "-",
     "budget stops": lambda a, m: f"{m.budget_stops}",
 }
+
+
+def _divergence(pair: Pair) -> list[RenderableType]:
+    found = parting.from_json(pair.divergence)
+    lines = [Text("divergence", style="bold"), Text(f"  {parting.sentence(found.raw)}")]
+    if found.normalised != found.raw:
+        lines.append(Text(f"  but for {', '.join(parting.rules_used(found))}: {parting.sentence(found.normalised)}"))
+    return [*lines, Text(f"  both conversations side by side: agent-ab diff {pair.name}")]
 
 
 def _proof_table(pair: Pair) -> Table:

@@ -5,14 +5,29 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from agent_ab import __version__, checks, engine, models, sandbox, snapshot, tasks, workspace
+from agent_ab import (
+    __version__,
+    aftermath,
+    checks,
+    diff_view,
+    divergence,
+    engine,
+    models,
+    parting,
+    reply_diff,
+    sandbox,
+    snapshot,
+    tasks,
+    workspace,
+)
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import ArmSettings, Profile, Sandbox
 from agent_ab.errors import UserError
+from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, Attempt, CheckResult, Event, Json, Observer, Outcome, Pair, PairOutcome, Task
 from agent_ab.pair import judge
 from agent_ab.paths import RunPaths
@@ -87,10 +102,49 @@ def play_pair(bench: Bench, planned: PlannedPair, runs_dir: Path, store: Store, 
             findings=(),
         )
     )
+    pair = _parted(pair, run)
     run.pair_json(pair.id).write_text(json.dumps(pair_to_json(pair), indent=1) + "\n", encoding="utf-8")
     store.save_pair(pair)
     observer(Event(None, None, "saved"))
     return pair
+
+
+def _parted(pair: Pair, run: RunPaths) -> Pair:
+    """Return `pair` with where and why its arms parted, if both have an exchange log."""
+    if pair.baseline.log is None or pair.candidate.log is None:
+        return pair
+    tokens: dict[str, tuple[reply_diff.Token, ...]] = {}
+    for arm in Arm:
+        path = run.attempt(pair.id, arm).tokens
+        if path.exists():
+            replies = json.loads(path.read_text(encoding="utf-8"))
+            tokens |= {text: reply_diff.tokens_from_reply(reply) for text, reply in replies.items()}
+    found = divergence.between(pair.baseline, pair.candidate, reply_diff.recorded(tokens))
+    went_on = aftermath.follow(pair.baseline, pair.candidate, found.raw.common)
+    return replace(pair, divergence=parting.to_json(found), aftermath=aftermath.to_json(went_on))
+
+
+def diff_of(pair: Pair, runs_dir: Path) -> diff_view.PairDiff:
+    """Return what `agent-ab diff` shows of a stored pair, its logs read back from the evidence.
+
+    Raises UserError when the pair has nothing to compare, ApparatusError when its evidence is damaged.
+    """
+    if pair.divergence is None:
+        raise UserError(f"{pair.name}: an arm has no exchange log, there is nothing to compare; see `agent-ab show`")
+    paths = RunPaths(runs_dir / pair.run)
+    logs = {}
+    for arm in Arm:
+        path = paths.attempt(pair.id, arm).exchanges
+        if not path.is_file():
+            raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
+        logs[arm] = read_log(path)
+    return diff_view.PairDiff(
+        pair,
+        logs[Arm.BASELINE],
+        logs[Arm.CANDIDATE],
+        parting.from_json(pair.divergence),
+        aftermath.from_json(pair.aftermath),
+    )
 
 
 def check_workspace(task: Task, directory: Path, settings: Sandbox, observer: Observer) -> tuple[CheckResult, ...]:
@@ -106,9 +160,7 @@ def check_workspace(task: Task, directory: Path, settings: Sandbox, observer: Ob
             task,
             scratch / "snapshot",
             settings,
-            tick=lambda _: observer(
-                Event(None, None, f"checking {directory}", elapsed_s=time.monotonic() - begin)
-            ),
+            tick=lambda _: observer(Event(None, None, f"checking {directory}", elapsed_s=time.monotonic() - begin)),
         )
 
 

@@ -17,7 +17,7 @@ from agent_ab import process, server_log, server_proof
 from agent_ab.config import ArmSettings
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError
-from agent_ab.model import ServerFacts, Step
+from agent_ab.model import Json, ServerFacts, Step
 from agent_ab.models import Model
 from agent_ab.server_command import (
     HOST,
@@ -34,6 +34,7 @@ STOP_PATIENCE_S = (10.0, 5.0)
 """TERM, and TERM again: the first hangs while a request is in flight, the second ends the server at once."""
 GONE_S = 3.0
 CANARY_S = 600.0
+TOKENIZE_S = 60.0
 """Time for one short answer; a large model on a slow CPU needs minutes."""
 BUSY_SHARE = 0.05
 """Below this share of one core a loading server is idle: answering our own polls takes about a hundredth."""
@@ -106,6 +107,16 @@ class Server:
         if self._counter is None:
             raise ApparatusError(Step.SERVER, "this llama-server's log does not show its requests", self.log)
         return self._counter.count(self._settled()) - self._own_requests
+
+    def tokenize(self, text: str) -> Json:
+        """Return the server's own cut of `text` into tokens, as `/tokenize` answers. Raises ApparatusError."""
+        try:
+            with self._client(TOKENIZE_S) as client:
+                reply = client.post("/tokenize", json={"content": text, "with_pieces": True})
+                reply.raise_for_status()
+                return reply.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise ApparatusError(Step.SERVER, f"cannot tokenize: {error}", self.log) from None
 
     def check_alive(self, when: str = "while serving") -> None:
         """Raise ApparatusError with the server's own first error lines when it has ended."""

@@ -128,6 +128,8 @@ class Store:
                 "outcome": row.outcome,
                 "flips": row.flips,
                 "findings": row.findings,
+                "divergence": row.divergence,
+                "aftermath": row.aftermath,
             }
         )
 
@@ -180,6 +182,8 @@ def _pair_row(pair: Pair) -> PairRow:
         proof=data["proof"],
         flips=data["flips"],
         findings=data["findings"],
+        divergence=data["divergence"],
+        aftermath=data["aftermath"],
         saved_at=_now(),
     )
 

@@ -41,6 +41,8 @@ class PairRow(SQLModel, table=True):
     proof: Json = Field(sa_column=Column(JSON, nullable=False))
     flips: Json = Field(sa_column=Column(JSON, nullable=False))
     findings: Json = Field(sa_column=Column(JSON, nullable=False))
+    divergence: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    aftermath: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     saved_at: str
 
 

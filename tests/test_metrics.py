@@ -47,3 +47,9 @@ def test_errors_budget_stops_and_broken_streams_are_counted_apart() -> None:
     metrics = measure(attempt(Arm.CANDIDATE, log=log))
     assert (metrics.http_errors, metrics.budget_stops, metrics.broken_streams) == (1, 1, 1)
     assert metrics.finish_reasons == {"error": 2, "length": 1}
+
+
+def test_json_actions_count_as_tool_calls_and_the_end_does_not() -> None:
+    replies = ('{"tool":"read","path":"a.py"}', '{"tool":"done","summary":"x"}', "{ cut off", "prose")
+    log = ExchangeLog(tuple(exchange(i, content=text) for i, text in enumerate(replies)), ())
+    assert measure(attempt(Arm.BASELINE, log=log)).tool_calls == 1

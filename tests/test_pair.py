@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Outcome, Pair, PairOutcome, RefusedRequest
-from agent_ab.pair import difference, flips, judge
+from agent_ab.pair import flips, judge
 from tests.builders import attempt, check, checks, exchange, pair, server, timings
 
 BASELINE, CANDIDATE = Arm.BASELINE, Arm.CANDIDATE
@@ -124,11 +124,3 @@ def test_a_candidate_that_drafted_nothing_is_flagged() -> None:
 def test_probes_never_flip() -> None:
     baseline = attempt(BASELINE, checks=(*checks(10), check("probe", scored=False)))
     assert flips(baseline, attempt(CANDIDATE)) == ()
-
-
-def test_difference_names_the_first_path_and_both_values() -> None:
-    assert difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ("$.a[1].b", 2, 3)
-    assert difference({"a": 1}, {"a": 1, "c": 2}) == ("$.c", None, 2)
-    assert difference([1, 2], [1]) == ("$[1]", 2, None)
-    assert difference({"a": 1}, {"a": True}) == ("$.a", 1, True)
-    assert difference({"a": [1.5, None]}, {"a": [1.5, None]}) is None

@@ -78,7 +78,7 @@ def test_a_pair_of_an_unknown_run_is_refused(store: Store) -> None:
 def test_the_database_is_in_wal_mode_and_carries_its_schema_version(store: Store) -> None:
     with sqlite3.connect(store.path) as connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
-        assert connection.execute("select version_num from alembic_version").fetchone() == ("m001",)
+        assert connection.execute("select version_num from alembic_version").fetchone() == ("m002",)
     connection.close()
 
 

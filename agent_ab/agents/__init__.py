@@ -1,22 +1,37 @@
-"""Agents by kind: the built-in one, and the two that ask no model."""
+"""Agents by kind: the built-in one, OpenCode, any command, and the two that ask no model."""
 
-from agent_ab.agents import builtin, reference
+from agent_ab.agents import builtin, command, opencode, reference
 from agent_ab.agents.job import AgentJob, Tick
 from agent_ab.config import Agent
 from agent_ab.errors import UserError
-from agent_ab.model import AgentRun, Json
+from agent_ab.model import AgentRun, Json, Observer, SandboxKind
 
-__all__ = ["AgentJob", "Tick", "identity", "require_tools", "run", "template_supports_tools"]
+__all__ = ["AgentJob", "Tick", "identity", "needs_tools", "prepare", "require_tools", "run", "template_supports_tools"]
+
+
+def prepare(settings: Agent, sandbox: SandboxKind, observer: Observer) -> None:
+    """Find or install what the agent needs, and refuse here what cannot work. Raises UserError."""
+    match settings.kind:
+        case "opencode":
+            opencode.prepare(settings, observer)
+        case "command":
+            command.prepare(settings, sandbox)
+        case _ if settings.clock:
+            raise UserError(f'agent.clock: has no effect on agent.kind = "{settings.kind}"; remove the key')
 
 
 def run(job: AgentJob, tick: Tick) -> AgentRun:
     """Let the agent of `job.settings.kind` work in the workspace until it ends or its time is up.
 
-    Raises ApparatusError when its box does not start, and whatever `tick` raises; no process is left then either.
+    Raises ApparatusError when its box or the agent itself does not start, and whatever `tick` raises; no process is left then either.
     """
     match job.settings.kind:
         case "builtin":
             return builtin.run(job, tick)
+        case "opencode":
+            return opencode.run(job, tick)
+        case "command":
+            return command.run(job, tick)
         case "oracle":
             return reference.oracle(job, tick)
         case "nop":
@@ -25,9 +40,21 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
 
 def identity(settings: Agent) -> dict[str, Json]:
     """Return what names the agent exactly: kind, version, and the sha256 of its program ("" where it has none)."""
-    if settings.kind == "builtin":
-        return {"kind": settings.kind, **builtin.identity()}
-    return {"kind": settings.kind, "version": reference.VERSION, "sha256": ""}
+    match settings.kind:
+        case "builtin":
+            facts = builtin.identity()
+        case "opencode":
+            facts = opencode.identity(settings)
+        case "command":
+            facts = command.identity(settings)
+        case "oracle" | "nop":
+            facts = {"version": reference.VERSION, "sha256": ""}
+    return {"kind": settings.kind, **facts}
+
+
+def needs_tools(settings: Agent) -> bool:
+    """Return whether the agent is useless to a model whose chat template has no tools."""
+    return settings.kind == "opencode" or (settings.kind == "builtin" and settings.protocol == "tools")
 
 
 def template_supports_tools(props: Json) -> bool:

@@ -41,8 +41,11 @@ JSON_GUIDE = """Answer with one JSON action a turn:
 {"tool":"read","path":"FILE"} shows a file
 {"tool":"edit","path":"FILE","old":"text of the file","new":"the text instead"} changes a file that you have read
 {"tool":"bash","command":"python3 -m unittest"} runs a command
-{"tool":"grep","pattern":"def ","path":"FILE"} searches a file
 {"tool":"done","summary":"what you changed"} when the tests pass"""
+JSON_MORE = """
+{"tool":"write","path":"FILE","content":"its whole text"} makes a file
+{"tool":"grep","pattern":"def .*"} searches all files
+{"tool":"glob","pattern":"**/*.py"} lists files"""
 CONTINUE = "Your reply was cut off or empty. Go on with one action, or finish."
 NO_ANSWER = "(no answer)"
 EXIT_STATUS = {"completed": 0, "turn-limit": 0, "budget": 0, "server-error": 3}
@@ -50,6 +53,8 @@ HIDDEN = {".git", "__pycache__"}
 INTEGERS = {"offset", "limit"}
 STUB = 300
 """Characters that stay of an old tool result when the context runs short."""
+COMMAND = "^(python3 -m unittest|python3|git|ls|cat)( [-A-Za-z0-9_./]{1,40}){0,6}$"
+"""What a weak model may run: left to itself it makes up programs. No quote, which a grammar would not escape."""
 MAX_REPEAT = 2000
 """llama.cpp's grammars repeat nothing more often, so that a longer string has to go without a limit."""
 Message = dict[str, Any]
@@ -586,19 +591,18 @@ class ToolCalls:
 class JsonActions:
     """One JSON action a turn, held to a schema by the server's grammar.
 
-    A small response budget (under about 1,000 tokens) means a weak model, and narrows the schema to what makes sense
-    now: paths that exist, whole lines for `old`, strings that fit the budget; a command after every change and before
-    the end; no tool more than three times in a row.
+    A small response budget (under about 1,000 tokens) means a weak model. Its schema holds only what makes sense now:
+    paths, lines and programs that exist, and strings that fit the budget; at most two files read in a row; one change,
+    one command, the next change; an end only after a change that was tried.
     """
-
-    guide = JSON_GUIDE
 
     def __init__(self, settings: Settings) -> None:
         """Size the strings so that a reply fits its budget, at two characters a token."""
         self.room = (settings.max_tokens - 60) * 2
+        self.guide = JSON_GUIDE if self.room < MAX_REPEAT else JSON_GUIDE + JSON_MORE
         self.fresh: set[str] = set()  # files that were read since they last changed
-        self.changed = self.tried = False  # what has happened since a command ran, or a change was made
-        self.last: list[str] = []  # the tools used last
+        self.changed, self.tried = False, False  # a file was; a command has run since
+        self.reads = 0  # in a row
 
     def request(self, workspace: Workspace) -> Message:
         """Return the schema of an action. Files are named from the workspace while they are few."""
@@ -612,25 +616,22 @@ class JsonActions:
 
     def narrow(self, workspace: Workspace) -> list[Message]:
         """Return the actions that make sense now."""
-        names = listing(workspace.root)[:60]
+        files = [name for name in listing(workspace.root) if (workspace.root / name).is_file()]
+        names = [name for name in files if (workspace.root / name).stat().st_size][:60]
         text = {"type": "string", "minLength": 1, "maxLength": max(16, self.room)}
-        short = {"type": "string", "minLength": 1, "maxLength": 100}
-        actions = [
-            action("bash", {"command": short}),
-            action("grep", {"pattern": short, "path": {"enum": names or ["."]}}),
-        ]
-        if stale := [name for name in names if name not in self.fresh]:
-            actions.append(action("read", {"path": {"enum": stale}}))
-        for name in [] if self.changed else sorted(self.fresh):
+        stale = [name for name in names if name not in self.fresh]
+        actions = [action("read", {"path": {"enum": stale}})] if stale and self.reads < 2 else []
+        for name in sorted(self.fresh) if self.tried or not self.changed else []:
             with suppress(OSError, ToolError):
                 source = workspace.load(name)
                 lines = [line for line in source.splitlines() if line.strip() and source.count(line) == 1]
                 if lines:
                     actions.append(action("edit", {"path": {"const": name}, "old": {"enum": lines[:200]}, "new": text}))
-        if self.tried:
-            actions.append(action("done", {"summary": short}))
-        tired = self.last[-1] if len(self.last) == 3 and len(set(self.last)) == 1 else ""
-        return [a for a in actions if a["properties"]["tool"]["const"] != tired]
+        if self.changed and self.tried:
+            actions.append(action("done", {"summary": {"type": "string", "maxLength": 100}}))
+        if not self.tried or not actions:
+            actions.append(action("bash", {"command": {"type": "string", "pattern": COMMAND}}))
+        return actions
 
     def calls(self, reply: Reply) -> list[Call]:
         """Return the one action, or none when the model says that it is done."""
@@ -647,15 +648,15 @@ class JsonActions:
 
     def answer(self, call: Call, result: Result, turn: int, number: int) -> Message:
         """Return a tool's result as a message, and note what it means for the next schema."""
-        self.last = [*self.last, call.name][-3:]
+        self.reads = self.reads + 1 if call.name == "read" else 0
         path = str((call.parsed() or {}).get("path"))
         if call.name == "read" and result.ok:
             self.fresh.add(path)
-        elif call.name in ("edit", "write"):
+        elif call.name == "edit":
             self.fresh.discard(path)
-            self.changed, self.tried = self.changed or result.ok, False
+            self.changed, self.tried = self.changed or result.ok, self.tried and not result.ok
         elif call.name == "bash":
-            self.changed, self.tried = False, True
+            self.tried = True
         return {"role": "user", "content": result.text}
 
 

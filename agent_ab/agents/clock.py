@@ -6,6 +6,7 @@ timers use, stays real as well.
 """
 
 import hashlib
+from datetime import datetime
 from pathlib import Path
 
 from agent_ab.errors import UserError
@@ -20,6 +21,10 @@ def environment(moment: str) -> dict[str, str]:
     """Return the variables that start a process at `moment` (UTC, "2026-03-01 12:00:00"); none for "". Raises UserError."""
     if not moment:
         return {}
+    try:
+        datetime.strptime(moment, "%Y-%m-%d %H:%M:%S")
+    except ValueError as error:
+        raise UserError(f"agent.clock: {error}") from None
     return {
         "LD_PRELOAD": str(library()),
         "FAKETIME": f"@{moment}",
@@ -35,9 +40,11 @@ def identity(moment: str) -> dict[str, Json]:
     return {"clock": moment, "libfaketime_sha256": hashlib.sha256(library().read_bytes()).hexdigest()}
 
 
-def library() -> Path:
-    """Return the system's libfaketime. Raises UserError."""
+def library(root: Path = Path("/")) -> Path:
+    """Return the libfaketime of the system below `root`. Raises UserError."""
     for pattern in FOLDERS:
-        for path in sorted(Path("/").glob(f"{pattern[1:]}/{LIBRARY}")):
+        for path in sorted(root.glob(f"{pattern[1:]}/{LIBRARY}")):
             return path
-    raise UserError(f"agent.clock needs libfaketime ({LIBRARY}), which is missing: apt install faketime, or remove the key")
+    raise UserError(
+        f"agent.clock needs libfaketime ({LIBRARY}), which is missing: apt install faketime, or remove the key"
+    )

@@ -62,7 +62,9 @@ def watching_the_start(job: AgentJob, tick: Tick) -> Tick:
         asked = job.requests() > 0
         if not asked:
             limit = f"{job.settings.startup_limit_s:g} s (agent.startup_limit_s)"
-            raise ApparatusError(Step.AGENT, f"it asked the model nothing within {limit}; {last_lines(job.log)}", job.log)
+            raise ApparatusError(
+                Step.AGENT, f"it asked the model nothing within {limit}; {last_lines(job.log)}", job.log
+            )
 
     return watch
 

@@ -1,5 +1,6 @@
 """Our models on the real llama-server: what they say, how they draft, and whether their headers told the truth."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -64,7 +65,7 @@ def serving(engine: Engine, tmp_path: Path) -> Client:
 
     @contextmanager
     def serve(model: Model, context: int = 16384, **speculation: Any) -> Iterator[httpx.Client]:
-        settings = ArmSettings(server=Server(context=context, speculation=Speculation(**speculation)))
+        settings = ArmSettings(server=Server(context=context, threads=1, speculation=Speculation(**speculation)))
         key = server.new_key()
         with server.started(
             engine, settings, model, port=server.free_port(), key=key, log=tmp_path / "server.log"
@@ -108,7 +109,7 @@ def test_a_script_is_played_word_for_word_with_and_without_mtp(steps: Model, ser
     assert drafts == [0, 0]
     assert [content.strip() for content, _ in plain] == ["I look around.", "", "", "Done."]
     assert [call["name"] for _, calls in plain for call in calls] == ["bash", "write", "bash"]
-    written = httpx.Response(200, content=plain[1][1][0]["arguments"]).json()
+    written = json.loads(plain[1][1][0]["arguments"])
     assert written == {"path": "steps.py", "content": CODE}
     with serving(steps, type="draft-mtp", n_max=3) as client:
         fast, drafted, accepted = play(client)
@@ -178,23 +179,19 @@ def test_a_header_that_was_refused_is_refused_by_the_server_too(
         pass
 
 
-CHAT = [
-    "Write a Python function that returns the longest word of a sentence.",
-    "Explain what an operating system does.",
-    "How do I boil an egg?",
-]
+CHAT = ["Write a Python function that returns the longest word of a sentence.", "How do I boil an egg?"]
 ACTION = {
     "type": "object",
-    "properties": {"tool": {"const": "bash"}, "command": {"type": "string", "maxLength": 80}},
-    "required": ["tool", "command"],
+    "properties": {"tool": {"enum": ["bash", "read"]}, "path": {"enum": ["README.md", "app/main.py"]}},
+    "required": ["tool", "path"],
     "additionalProperties": False,
 }
 FLOOR = 0.2
-"""Accepted share of single drafts; data/README.md has what was measured."""
+"""Accepted share of single drafts; agent_ab/data/README.md has what was measured."""
 
 
 def test_the_demo_model_drafts_well_on_prompts_that_it_was_not_fitted_on(smollm2: Model, serving: Client) -> None:
-    fitted_on = (Path(__file__).parents[2] / "scripts" / "fit_mtp_head.py").read_text(encoding="utf-8")
+    fitted_on = (Path(__file__).parents[2] / "scripts" / "conversations.py").read_text(encoding="utf-8")
     assert not [prompt for prompt in CHAT if prompt in fitted_on]
     with serving(smollm2, context=2048, type="draft-mtp", n_max=1) as client:
         drafted = accepted = 0
@@ -203,7 +200,12 @@ def test_the_demo_model_drafts_well_on_prompts_that_it_was_not_fitted_on(smollm2
             drafted += timings["draft_n"]
             accepted += timings["draft_n_accepted"]
         assert accepted / drafted >= FLOOR
-        form = {"type": "json_schema", "json_schema": {"name": "action", "strict": True, "schema": ACTION}}
-        answer = ask(client, [{"role": "user", "content": "Run the tests."}], response_format=form, max_tokens=64)
-        assert answer["choices"][0]["message"]["content"].startswith('{"tool":')
-        assert answer["timings"]["draft_n"] > 0
+
+
+def test_the_demo_model_acts_under_a_schema_while_it_drafts(smollm2: Model, serving: Client) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "action", "strict": True, "schema": ACTION}}
+    with serving(smollm2, context=2048, type="draft-mtp", n_max=1) as client:
+        answer = ask(client, [{"role": "user", "content": "Read the file."}], response_format=form, max_tokens=64)
+    action = json.loads(answer["choices"][0]["message"]["content"])
+    assert list(action) == ["tool", "path"]
+    assert answer["timings"]["draft_n"] > 0
