@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from importlib.machinery import ModuleSpec
@@ -122,6 +123,12 @@ def _readable(source: Path, room: Path) -> Path:
     return target
 
 
+def _ours(error: BaseException) -> bool:
+    """Return whether `error` comes out of the box's own code: a bug of ours says nothing about the candidate."""
+    frames = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(name in ("agent_ab.sandbox", "agent_ab.bubblewrap", "agent_ab.process") for name in frames)
+
+
 def _judge(bench: Bench, item: Item, room: Path) -> CheckResult:
     room.mkdir(mode=0o711)
     begin = time.monotonic()
@@ -132,6 +139,8 @@ def _judge(bench: Bench, item: Item, room: Path) -> CheckResult:
     except CheckFailed as failure:
         status, reason = CheckStatus.FAIL, str(failure)
     except _STUMBLES as error:
+        if _ours(error):
+            raise
         status, reason = CheckStatus.FAIL, f"the judge could not read what came back: {type(error).__name__}: {error}"
     finally:
         candidate.close()

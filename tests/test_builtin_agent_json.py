@@ -1,6 +1,7 @@
 """The built-in agent's `json` protocol: one action a turn, for models whose template has no tools."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_narrow_schema_never_runs_dry(tmp_path: Path) -> None:
     command = act(tool="bash", command="ls")
     requests = run_json(tmp_path / "empty", [command, command, command])
     assert [sorted(offered(request)) for request in requests] == [["bash"]] * 3
+
+
+def test_foreign_bytes_in_names_and_lines_do_not_reach_the_server(workspace: Path) -> None:
+    (workspace / os.fsdecode(b"caf\xe9.py")).write_text("x\n")
+    (workspace / "latin.py").write_bytes(b"first\nb = 'caf\xe9'\n")
+    requests = run_json(workspace, [act(tool="read", path="latin.py"), DONE])
+    assert offered(requests[1])["edit"]["old"] == {"enum": ["first"]}
+    assert "\\udc" not in json.dumps(requests) and "caf\ufffd.py" in requests[0]["messages"][0]["content"]
+    assert offered(requests[0])["read"]["path"] == {"enum": ["calc.py", "latin.py", "test_calc.py"]}
 
 
 def test_strings_of_the_schema_fit_the_response_budget(workspace: Path) -> None:

@@ -86,6 +86,11 @@ def test_a_mistake_of_the_judge_is_no_verdict(tmp_path: Path) -> None:
         judged(tmp_path, "no_such_name()")
 
 
+def test_a_bug_of_the_box_is_no_verdict(tmp_path: Path) -> None:
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        judged(tmp_path, "__import__('agent_ab.process').process.run([], env={}, timeout_s=1.0)")
+
+
 def test_each_check_has_a_state_of_its_own(tmp_path: Path) -> None:
     driver = "import os\n\n\ndef main(request):\n    open(f'x{request}', 'w').close()\n    return len(os.listdir())\n"
     task = small_task(tmp_path, driver=driver, probes="")

@@ -207,7 +207,7 @@ def listing(root: Path) -> list[str]:
     found = []
     for folder, folders, files in os.walk(root):
         folders[:] = [name for name in folders if name not in HIDDEN]
-        found += [(Path(folder) / name).relative_to(root).as_posix() for name in files]
+        found += [clean((Path(folder) / name).relative_to(root).as_posix()) for name in files]
     return sorted(found)
 
 
@@ -524,7 +524,8 @@ def assemble(stream: Iterator[Any]) -> Reply:
     reply = Reply()
     try:
         for event in stream:
-            reply.usage = event.get("usage") or reply.usage
+            usage = event.get("usage") or {}
+            reply.usage.update({name: count for name, count in usage.items() if isinstance(count, int)})
             for choice in event.get("choices") or []:
                 add_delta(reply, choice.get("delta") or {})
                 reply.finish = choice.get("finish_reason") or reply.finish
@@ -543,7 +544,7 @@ def add_delta(reply: Reply, delta: dict[str, Any]) -> None:
         if piece.get("index", 0) == len(reply.calls):
             reply.calls.append(Call())
         call, function = reply.calls[piece.get("index", 0)], piece.get("function") or {}
-        call.name = call.name or function.get("name") or ""
+        call.name = call.name or str(function.get("name") or "")
         call.arguments += function.get("arguments") or ""
 
 
@@ -600,7 +601,7 @@ class JsonActions:
         """Size the strings so that a reply fits its budget, at two characters a token."""
         self.room = (settings.max_tokens - 60) * 2
         self.guide = JSON_GUIDE if self.room < MAX_REPEAT else JSON_GUIDE + JSON_MORE
-        self.fresh: set[str] = set()  # files that were read since they last changed
+        self.fresh: list[str] = []  # files that were read since they last changed, the latest last
         self.changed, self.tried = False, False  # a file was; a command has run since
         self.reads = 0  # in a row
 
@@ -621,11 +622,11 @@ class JsonActions:
         text = {"type": "string", "minLength": 1, "maxLength": max(16, self.room)}
         stale = [name for name in names if name not in self.fresh]
         actions = [action("read", {"path": {"enum": stale}})] if stale and self.reads < 2 else []
-        for name in sorted(self.fresh) if self.tried or not self.changed else []:
+        for name in self.fresh[-3:] if self.tried or not self.changed else []:
             with suppress(OSError, ToolError):
                 source = workspace.load(name)
                 lines = [line for line in source.splitlines() if line.strip() and source.count(line) == 1]
-                if lines:
+                if lines := [line for line in lines if clean(line) == line]:
                     actions.append(action("edit", {"path": {"const": name}, "old": {"enum": lines[:200]}, "new": text}))
         if self.changed and self.tried:
             actions.append(action("done", {"summary": {"type": "string", "maxLength": 100}}))
@@ -651,9 +652,9 @@ class JsonActions:
         self.reads = self.reads + 1 if call.name == "read" else 0
         path = str((call.parsed() or {}).get("path"))
         if call.name == "read" and result.ok:
-            self.fresh.add(path)
+            self.fresh = [*(name for name in self.fresh if name != path), path]
         elif call.name == "edit":
-            self.fresh.discard(path)
+            self.fresh = [name for name in self.fresh if name != path]
             self.changed, self.tried = self.changed or result.ok, self.tried and not result.ok
         elif call.name == "bash":
             self.tried = True
@@ -683,8 +684,8 @@ class Agent:
         files = listing(self.workspace.root)
         tree = "\n".join(files[:100]) + (f"\n({len(files) - 100} more)" if len(files) > 100 else "")
         system = SYSTEM.format(workspace=settings.workspace, files=tree, guide=self.protocol.guide)
-        self.messages = [{"role": "system", "content": system}, {"role": "user", "content": settings.instruction}]
-        self.messages = [{**message, "content": clean(message["content"])} for message in self.messages]
+        opening = {"system": system, "user": settings.instruction}
+        self.messages = [{"role": role, "content": clean(text)} for role, text in opening.items()]
         self.results: list[int] = []  # where the tool results are that may still be shortened
         self.turn, self.tokens_per_byte = 0, 1 / 3
         self.counts: Counter[str] = Counter()
@@ -792,10 +793,10 @@ def stop(*_: object) -> None:
 def main() -> int:
     """Run the agent with the settings of argv[1] and return the exit status."""
     settings = Settings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    signal.signal(signal.SIGTERM, stop)
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     agent, detail = Agent(settings), ""
+    signal.signal(signal.SIGTERM, stop)
     emit("start", version=VERSION, protocol=settings.protocol, workspace=settings.workspace)
     try:
         reason = agent.run()

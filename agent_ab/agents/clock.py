@@ -24,7 +24,7 @@ def environment(moment: str) -> dict[str, str]:
     try:
         datetime.strptime(moment, "%Y-%m-%d %H:%M:%S")
     except ValueError as error:
-        raise UserError(f"agent.clock: {error}") from None
+        raise UserError(f"agent.clock: {moment}: {error}") from None
     return {
         "LD_PRELOAD": str(library()),
         "FAKETIME": f"@{moment}",

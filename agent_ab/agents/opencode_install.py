@@ -14,7 +14,7 @@ import re
 import shutil
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab import process
@@ -146,13 +146,15 @@ def ensure(cache: Path, version: str, observer: Observer) -> OpenCode:
 
 
 def _installed(folder: Path) -> OpenCode | None:
+    """Return what an earlier installation left, if it is whole; the file is hashed again only when it looks touched."""
     program = folder / PROGRAM
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        version, sha256 = str(manifest["version"]), _sha256(program)
+        version, sha256 = str(manifest["version"]), str(manifest["sha256"])
+        whole = manifest["stamp"] == list(_stamp(program)) or sha256 == _sha256(program)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return OpenCode(program, version, sha256, "npm") if sha256 == manifest.get("sha256") else None
+    return OpenCode(program, version, sha256, "npm") if whole else None
 
 
 def _install(folder: Path, package: str, version: str, observer: Observer) -> OpenCode:
@@ -166,7 +168,8 @@ def _install(folder: Path, package: str, version: str, observer: Observer) -> Op
         ready = staging / "ready"
         ready.mkdir()
         found.binary.rename(ready / PROGRAM)
-        manifest = {"package": package, **asdict(found), "binary": PROGRAM}
+        stamp = _stamp(ready / PROGRAM)
+        manifest = {"package": package, "version": found.version, "sha256": found.sha256, "stamp": stamp}
         (ready / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         ready.chmod(0o755)
         ready.rename(folder)

@@ -1,0 +1,62 @@
+"""A pinned start time."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent_ab.agents import clock
+from agent_ab.errors import UserError
+
+MOMENT = "2026-03-01 12:00:00"
+
+
+def missing() -> bool:
+    try:
+        clock.library()
+    except UserError:
+        return True
+    return False
+
+
+needs_library = pytest.mark.skipif(missing(), reason="LIBFAKETIME IS MISSING, pinned clocks are not tested: apt install faketime")
+
+
+def test_no_moment_is_the_real_time() -> None:
+    assert clock.environment("") == {} and clock.identity("") == {}
+
+
+def test_a_missing_library_is_named_with_its_package(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"agent\.clock needs libfaketime .*apt install faketime"):
+        clock.library(tmp_path)
+
+
+def test_the_library_is_found_where_distributions_put_it(tmp_path: Path) -> None:
+    path = tmp_path / "usr/lib/riscv64-linux-gnu/faketime" / clock.LIBRARY
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert clock.library(tmp_path) == path
+
+
+def test_a_moment_that_never_is_is_refused() -> None:
+    with pytest.raises(UserError, match=r"agent\.clock: .*2026-02-30"):
+        clock.environment("2026-02-30 12:00:00")
+
+
+@needs_library
+def test_every_process_starts_at_the_moment_and_files_keep_their_times(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    env = {"PATH": "/usr/bin:/bin", "TZ": "UTC", **clock.environment(MOMENT)}
+    said = [
+        subprocess.run(["date", "+%F %H:%M"], env=env, capture_output=True, text=True, check=True).stdout for _ in "ab"
+    ]
+    assert said == ["2026-03-01 12:00\n"] * 2
+    stat = subprocess.run(["stat", "-c", "%Y", file], env=env, capture_output=True, text=True, check=True).stdout
+    assert int(stat) == int(file.stat().st_mtime)
+
+
+@needs_library
+def test_identity_says_which_library_pins_which_moment() -> None:
+    said = clock.identity(MOMENT)
+    assert said["clock"] == MOMENT and len(said["libfaketime_sha256"]) == 64
