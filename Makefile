@@ -28,7 +28,7 @@ setup: .venv/.run ## find or build llama-server, fetch the demo model
 
 test: lint ## lint, types, contracts, and every test on the real parts
 	@$(BIN)/agent-ab setup
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live" $(ARGS)
