@@ -1,6 +1,6 @@
 """Ten checks on a solved workspace: wall time with the sandbox on, against the same ten without, interleaved.
 
-    python benchmarks/checks.py [ROUNDS]
+python benchmarks/checks.py [ROUNDS]
 """
 
 import os

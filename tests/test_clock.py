@@ -19,7 +19,9 @@ def missing() -> bool:
     return False
 
 
-needs_library = pytest.mark.skipif(missing(), reason="LIBFAKETIME IS MISSING, pinned clocks are not tested: apt install faketime")
+needs_library = pytest.mark.skipif(
+    missing(), reason="LIBFAKETIME IS MISSING, pinned clocks are not tested: apt install faketime"
+)
 
 
 def test_no_moment_is_the_real_time() -> None:

@@ -100,7 +100,7 @@ def test_what_cannot_work_is_refused_with_its_key(settings: Agent, message: str)
 def test_braces_of_the_agent_s_own_are_left_alone(tmp_path: Path) -> None:
     settings = agent("awk", '{print} {"a": 1} ${HOME} {x}')
     command.prepare(settings, SandboxKind.BWRAP)
-    job = make(tmp_path, agent("sh", "-c", 'echo \'{print} {"a": 1} {x}\' >said'))
+    job = make(tmp_path, agent("sh", "-c", "echo '{print} {\"a\": 1} {x}' >said"))
     command.run(job, ignore)
     assert (job.workspace / "said").read_text() == '{print} {"a": 1} {x}\n'
 

@@ -24,9 +24,7 @@ def ignore(_elapsed_s: float) -> None:
     """Tick to nobody."""
 
 
-def make(
-    tmp_path: Path, program: Path, requests: Callable[[], int] | None = None, **settings: object
-) -> AgentJob:
+def make(tmp_path: Path, program: Path, requests: Callable[[], int] | None = None, **settings: object) -> AgentJob:
     (tmp_path / "ws").mkdir()
     mounts = (Mount(tmp_path / "ws", "/workspace", writable=True),)
     box = Box(Sandbox(kind=SandboxKind.NONE), mounts, uid=None)
@@ -35,7 +33,9 @@ def make(
     return AgentJob(agent, tiny_task(tmp_path), box, tmp_path / "ws", URL, log, context=4096, requests=requests)
 
 
-def ran(tmp_path: Path, *lines: str, then: str = "exit 0", requests: Callable[[], int] | None = None, **settings: object) -> AgentRun:
+def ran(
+    tmp_path: Path, *lines: str, then: str = "exit 0", requests: Callable[[], int] | None = None, **settings: object
+) -> AgentRun:
     program = fake.program(tmp_path / "bin", *lines, then=then)
     return opencode.run(make(tmp_path, program, requests, **settings), ignore)
 
@@ -80,7 +80,7 @@ def test_everything_that_would_ask_someone_else_is_off() -> None:
     assert {key: config[key] for key in off} == off
     assert config["agent"]["title"] == {"disable": True}
     allowed = {name for name, rule in config["permission"].items() if rule == "allow"}
-    assert list(config["permission"])[0] == "*" and config["permission"]["*"] == "deny"
+    assert next(iter(config["permission"])) == "*" and config["permission"]["*"] == "deny"
     assert not allowed & {"webfetch", "websearch", "task", "question"}
 
 

@@ -28,7 +28,9 @@ def test_a_reply_that_used_up_its_budget_is_named_although_opencode_ends_as_if_d
 
 @pytest.mark.parametrize("inner", [(), (opencode.text(" \n"),)])
 def test_an_empty_last_reply_is_named(inner: tuple[str, ...]) -> None:
-    assert told(*opencode.step("stop", *inner)).words(cut_off=False) == "ended as if done in step 1, whose reply was empty"
+    assert (
+        told(*opencode.step("stop", *inner)).words(cut_off=False) == "ended as if done in step 1, whose reply was empty"
+    )
 
 
 def test_a_run_that_is_cut_off_names_the_tool_that_ran() -> None:
@@ -44,7 +46,10 @@ def test_a_run_that_is_cut_off_before_its_first_reply_says_so() -> None:
 
 
 def test_the_error_of_the_last_step_is_told_and_one_that_was_overcome_is_not() -> None:
-    assert told(opencode.ASKED, opencode.failure("no\nroom")).words(cut_off=False) == "error before its first reply: no room"
+    assert (
+        told(opencode.ASKED, opencode.failure("no\nroom")).words(cut_off=False)
+        == "error before its first reply: no room"
+    )
     assert "error in step 1: broke" in told(*opencode.step("unknown"), opencode.failure("broke")).words(cut_off=False)
     story = told(opencode.failure("broke"), *opencode.step("stop", opencode.text("Done.")))
     assert story.words(cut_off=False) == "completed in step 1"
@@ -77,7 +82,9 @@ def test_a_hang_is_named() -> None:
     assert story.words(cut_off=False, hung=True) == "completed in step 1; OpenCode did not exit by itself and was ended"
 
 
-@pytest.mark.parametrize("line", ["", "{", '{"type":', '{"type":"step_start"', '{"type":null}', "words", '{"type":"new"}'])
+@pytest.mark.parametrize(
+    "line", ["", "{", '{"type":', '{"type":"step_start"', '{"type":null}', "words", '{"type":"new"}']
+)
 def test_lines_that_are_no_event_change_nothing_that_is_told(line: str) -> None:
     assert told(line).words(cut_off=False) == "ended without a reply"
 

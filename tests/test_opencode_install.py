@@ -105,7 +105,9 @@ def test_a_damaged_installation_is_made_again(bin_: Path) -> None:
     assert heard.any("damaged") and len(calls(bin_)) == 2
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": "1", "sha256": "2"}', '{"sha256": null, "version": 1, "stamp": 0}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"version": "1", "sha256": "2"}', '{"sha256": null, "version": 1, "stamp": 0}']
+)
 def test_a_manifest_that_says_nothing_makes_no_installation(bin_: Path, text: str) -> None:
     npm(bin_)
     found = opencode_install.find("", "", Heard())

@@ -13,7 +13,7 @@ from tests.fakes import wrap
 
 VERSION = "1.18.33"
 SESSION = {"sessionID": "ses_1"}
-ASKED = 'timestamp=2026-01-01T00:00:00.000Z level=INFO run=1 message=stream providerID=local modelID=local agent=build'
+ASKED = "timestamp=2026-01-01T00:00:00.000Z level=INFO run=1 message=stream providerID=local modelID=local agent=build"
 COMPACTED = ASKED.replace("agent=build", "agent=compaction")
 LOOP_LEFT = 'timestamp=2026-01-01T00:00:00.000Z level=INFO run=1 message="exiting loop" session.id=ses_1'
 
