@@ -217,7 +217,7 @@ def _salvage(plan: AttemptPlan) -> ExchangeLog | None:
 
 
 def _refuse_toolless_template(plan: AttemptPlan, props: Json) -> None:
-    if plan.settings.agent.kind == "builtin" and plan.settings.agent.protocol == "tools":
+    if agents.needs_tools(plan.settings.agent):
         agents.require_tools(props)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from agent_ab import (
     __version__,
     aftermath,
+    agents,
     checks,
     diff_view,
     divergence,
@@ -65,6 +66,7 @@ def prepare(profile: Profile, task_id: str, tasks_dir: Path, observer: Observer)
         models.require(model, settings.server.speculation)
         found = engine.find(settings.server.binary, observer)
         engine.require(found, settings.server.speculation)
+        agents.prepare(settings.agent, settings.sandbox.kind, observer)
         arms[arm] = ArmParts(settings, found, model)
     return Bench(profile, task, arms)
 
