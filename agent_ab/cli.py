@@ -5,11 +5,9 @@ Exit status: 0 done (for `pair`: the pair is valid), 2 the user's mistake, 4 the
 """
 
 import json
-import signal
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -35,7 +33,8 @@ app = typer.Typer(
 out = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
 err = Console(stderr=True, highlight=False)
 
-INTERRUPTED = 130
+USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
+"""What every usage error is (ClickException); typer carries a click of its own and does not export this class."""
 ROOT = Path(__file__).resolve().parent.parent
 
 TasksDir = Annotated[Path, typer.Option(help="Where the task directories are.")]
@@ -48,7 +47,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print data instead of tabl
 @app.command()
 def pair(
     task: Annotated[str, typer.Option(help="The task's id; `agent-ab task list` names them.")],
-    seed: Annotated[int, typer.Option(help="The sampling seed; seeds.toml says which arm it plays first.")] = 4242,
+    seed: Annotated[str, typer.Option(help="The sampling seed; seeds.toml says which arm it plays first.")] = "4242",
     profile: Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")] = "cpu-demo",
     repeat: Annotated[int, typer.Option(min=0, help="Number of this repetition; enters the per-turn seeds.")] = 0,
     agent: Annotated[str, typer.Option(help="Another agent for both arms: builtin, oracle or nop.")] = "",
@@ -66,15 +65,17 @@ def pair(
     """
     chosen = _with_flags(load_profile(profile, profiles_dir), agent, sandbox)
     seeds = load_seeds(seeds_file)
-    if not 0 <= seed < 2**32 - 1:
-        raise UserError(f"--seed {seed}: a seed lies between 0 and {2**32 - 2}")
-    if not (runs_dir.parent if not runs_dir.exists() else runs_dir).is_dir():
-        raise UserError(f"--runs-dir {runs_dir}: its parent directory does not exist")
+    number = _seed(seed)
+    if runs_dir.exists() and not runs_dir.is_dir():
+        raise UserError(f"--runs-dir {runs_dir}: is a file, not a directory")
+    for option, path in (("--runs-dir", runs_dir), ("--db", db)):
+        if not path.absolute().parent.is_dir():
+            raise UserError(f"{option} {path}: its parent directory does not exist")
     store = Store(db)
     try:
         with Progress(err) as progress:
             bench = run.prepare(chosen, task, tasks_dir, progress)
-            played = run.play_pair(bench, plan_pair(task, seed, seeds, repeat), runs_dir, store, progress)
+            played = run.play_pair(bench, plan_pair(task, number, seeds, repeat), runs_dir, store, progress)
     finally:
         store.close()
     _print_pair(played, runs_dir, as_json)
@@ -84,7 +85,7 @@ def pair(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A pair, as `agent-ab pairs` names it; by default the newest.")] = "",
+    name: Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it; else the newest.")] = None,
     as_json: AsJson = False,
     db: Db = Path("runs.db"),
     runs_dir: RunsDir = Path("runs"),
@@ -95,7 +96,7 @@ def show(
 
 @app.command()
 def diff(
-    name: Annotated[str, typer.Argument(help="A pair, as `agent-ab pairs` names it; by default the newest.")] = "",
+    name: Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it; else the newest.")] = None,
     full: Annotated[bool, typer.Option(help="Show long messages and patches whole.")] = False,
     as_json: AsJson = False,
     db: Db = Path("runs.db"),
@@ -227,7 +228,7 @@ def task_show(
     name: Annotated[str, typer.Argument(help="The task's id.")], tasks_dir: TasksDir = ROOT / "tasks"
 ) -> None:
     """Print what the agent is asked."""
-    out.print(Text(tasks.load(name, tasks_dir).instruction))
+    sys.stdout.write(tasks.load(name, tasks_dir).instruction)
 
 
 @task_app.command("verify")
@@ -285,7 +286,19 @@ def _with_flags(profile: Profile, agent: str, sandbox: SandboxKind | None) -> Pr
     return profile.model_copy(update=changes)
 
 
-def _stored(name: str, db: Path) -> Pair:
+def _seed(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise UserError(f"--seed {text!r}: not an integer") from None
+    if not 0 <= number < 2**32 - 1:
+        raise UserError(f"--seed {text}: a seed lies between 0 and {2**32 - 2}")
+    return number
+
+
+def _stored(name: str | None, db: Path) -> Pair:
+    if name == "":
+        raise UserError("the pair's name is empty; leave it out for the newest pair")
     store = _open(db)
     try:
         names = store.pair_names()
@@ -316,29 +329,16 @@ def _print_json(data: object) -> None:
     sys.stdout.write(json.dumps(data, indent=2) + "\n")
 
 
-def _terminate(_signum: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def main() -> NoReturn:
-    """Run the command line and exit with its status."""
-    # SIGTERM and SIGHUP must unwind the same `with` blocks as Ctrl-C, or servers would stay behind.
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGHUP, _terminate)
+def run_command() -> int:
+    """Run the command line and return its exit status; every error is told here, in one line."""
     try:
-        app()
-    except SystemExit as done:
-        status = done.code if isinstance(done.code, int) else 0
+        return app(standalone_mode=False) or 0
     except UserError as error:
-        status = _fail(str(error), 2)
+        return _fail(str(error), 2)
     except ApparatusError as error:
-        status = _fail(str(error), 4)
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    # Typer turns an interrupt into this status without a word of ours.
-    if status == INTERRUPTED:
-        _fail("interrupted; everything that was started has been stopped", status)
-    sys.exit(status)
+        return _fail(str(error), 4)
+    except USAGE_ERROR as error:
+        return _fail(f"{error.format_message()} (--help tells more)", 2)
 
 
 def _fail(message: str, status: int) -> int:

@@ -207,6 +207,8 @@ def undeclared(profile: Profile) -> tuple[str, ...]:
 def load_profile(name: str, profiles_dir: Path) -> Profile:
     """Read the profile `name` of `profiles_dir`, or the file `name` when it ends in `.toml`. Raises UserError."""
     path = Path(name) if name.endswith(".toml") else profiles_dir / f"{name}.toml"
+    if not name.endswith(".toml") and not profiles_dir.is_dir():
+        raise UserError(f"no profiles directory {profiles_dir}; name one with --profiles-dir")
     if not path.is_file():
         known = sorted(p.stem for p in profiles_dir.glob("*.toml"))
         raise UserError(f"no profile {name!r} ({path}){nearest(name, known)}")

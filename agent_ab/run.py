@@ -35,6 +35,9 @@ from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair
 from agent_ab.store import Store, pair_to_json
 
+SCRATCH_BYTES = 70
+"""Longest temporary directory: a socket of at most 107 bytes lies in a directory below it."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArmParts:
@@ -58,6 +61,7 @@ def prepare(profile: Profile, task_id: str, tasks_dir: Path, observer: Observer)
     """Find or make everything that a pair needs, and refuse here what cannot work. Raises UserError, ApparatusError."""
     task = tasks.load(task_id, tasks_dir)
     workspace.require_git()
+    _require_short_scratch()
     arms: dict[Arm, ArmParts] = {}
     for arm in Arm:
         settings = profile.arm(arm)
@@ -222,6 +226,12 @@ def _new_run(runs_dir: Path) -> RunPaths:
     except OSError as error:
         raise UserError(f"{runs_dir}: cannot be written: {error.strerror}; choose another with --runs-dir") from error
     raise UserError(f"{runs_dir}: too many runs within one second")
+
+
+def _require_short_scratch() -> None:
+    root = tempfile.gettempdir()
+    if len(root.encode()) > SCRATCH_BYTES:
+        raise UserError(f"TMPDIR={root}: too long for the path of a unix socket; set a shorter one")
 
 
 @contextmanager

@@ -159,7 +159,8 @@ class Reply:
             self._fail(f"the response is encoded as {self._encoding} and was not recorded")
         elif not self.streamed and broken is None:
             self._whole()
-        if broken is not None:
+        # Nothing is missing after [DONE]: an agent that closes first has read the whole reply.
+        if broken is not None and not self._done:
             self._fail(broken)
         if self.status >= 400:
             self._fail(f"HTTP {self.status}")

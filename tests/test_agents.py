@@ -1,5 +1,6 @@
 """Which agents there are, and what a template must have for tool calls."""
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -7,14 +8,38 @@ import pytest
 from agent_ab import agents
 from agent_ab.config import Agent
 from agent_ab.errors import UserError
+from agent_ab.model import SandboxKind
+from tests.fakes import opencode
 
 SMOLLM2 = {"supports_tools": False, "supports_tool_calls": False, "supports_system_role": True}
 QWEN3 = {"supports_tools": True, "supports_tool_calls": True, "supports_parallel_tool_calls": True}
 
 
-def test_every_kind_of_the_configuration_has_an_identity() -> None:
+def test_every_kind_of_the_configuration_has_an_identity(tmp_path: Path) -> None:
+    binary = str(opencode.program(tmp_path))
     for kind in get_args(Agent.model_fields["kind"].annotation):
-        assert agents.identity(Agent(kind=kind))["kind"] == kind
+        settings = Agent(kind=kind, binary=binary, command=("sh",))
+        agents.prepare(settings, SandboxKind.BWRAP, lambda _: None)
+        assert agents.identity(settings)["kind"] == kind
+
+
+def test_a_pinned_clock_is_refused_where_it_would_do_nothing() -> None:
+    with pytest.raises(UserError, match=r'agent\.clock: has no effect on agent\.kind = "nop"'):
+        agents.prepare(Agent(kind="nop", clock="2026-03-01 12:00:00"), SandboxKind.BWRAP, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        (Agent(kind="builtin", protocol="tools"), True),
+        (Agent(kind="builtin", protocol="json"), False),
+        (Agent(kind="opencode"), True),
+        (Agent(kind="command"), False),
+        (Agent(kind="oracle"), False),
+    ],
+)
+def test_which_agents_need_a_template_with_tools(settings: Agent, needed: bool) -> None:
+    assert agents.needs_tools(settings) is needed
 
 
 @pytest.mark.parametrize(

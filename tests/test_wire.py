@@ -174,6 +174,11 @@ def test_the_transports_error_is_recorded_when_the_stream_told_none() -> None:
     assert read(fake.events("error-midstream"), broken="client closed").error == fake.MISMATCH
 
 
+def test_whoever_closes_first_after_the_streams_end_the_reply_is_whole() -> None:
+    reply = read(fake.events("hello"), broken="client closed")
+    assert (reply.error, reply.finish_reason) == (None, "stop")
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
