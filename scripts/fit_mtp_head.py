@@ -29,7 +29,7 @@ from conversations import CONTEXT, SYSTEM, Array, Ids, Samples, collect, post, s
 from agent_ab import smollm2
 from agent_ab.engine import cache_dir
 
-BATCH, RATE, BETA_1, BETA_2, RIDGE = 256, 1e-3, 0.9, 0.99, 300.0
+BATCH, RATE, BETA_1, BETA_2, RIDGE = 256, 5e-4, 0.9, 0.99, 300.0
 TOP = 8
 """How many of the trunk's most likely tokens make up a position's target."""
 
@@ -239,7 +239,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="SmolLM2's GGUF; it is downloaded when not given")
     parser.add_argument("--work", type=Path, help="a directory that keeps the samples")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     begin = time.monotonic()
     model = options.model or smollm2.source(cache_dir(), lambda event: print(event.message))

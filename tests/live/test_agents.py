@@ -9,12 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab import agents, sandbox, server, workspace
+from agent_ab import agents, sandbox, workspace
 from agent_ab.agents import AgentJob
-from agent_ab.config import Agent, ArmSettings, Sandbox
-from agent_ab.engine import Engine
+from agent_ab.config import Agent, Sandbox
 from agent_ab.model import AgentEnd, SandboxKind, Task
-from agent_ab.models import Model
 from agent_ab.sandbox import Box, Mount
 from tests.agent_program import DONE, calls
 from tests.fakes.scripted_model import Hang, ScriptedModel, serving
@@ -97,22 +95,3 @@ def test_agents_without_a_model_leave_a_workspace_that_the_box_s_user_owns(
     assert done.exit_code == 0, done.stderr.decode()
     written = it.box.run(["touch", "wallet/transfers.py"], cwd=it.workspace, env={}, timeout_s=60)
     assert written.exit_code == 0
-
-
-def test_real_server_takes_the_schema_and_a_model_without_tools_acts(
-    engine: Engine, smollm2: Model, transfer_repair: Task, place: Path
-) -> None:
-    settings = ArmSettings(agent=Agent(protocol="json", response_budget=128, max_turns=3, time_limit_s=120))
-    port = server.free_port()
-    it = job(transfer_repair, place, **settings.agent.model_dump())
-    box = Box(Sandbox(kind=SandboxKind.NONE), it.box.mounts, uid=None)
-    started = server.started(engine, settings, smollm2, seed=4242, port=port, key="", log=place / "server.log")
-    with started as llama:
-        llama.wait_ready(lambda _: None)
-        local = AgentJob(it.settings, it.task, box, it.workspace, f"{llama.url}/v1", it.log, it.context)
-        ran = agents.run(local, lambda _: None)
-    events = [json.loads(line) for line in it.log.read_text().splitlines()]
-    replies = [event for event in events if event["event"] == "reply"]
-    tools = [event for event in events if event["event"] == "tool"]
-    assert ran.end is AgentEnd.COMPLETED and len(replies) == 3
-    assert tools[0]["name"] in ("read", "bash", "grep") and not [e for e in events if e["event"] == "error"]
