@@ -1,7 +1,7 @@
 """Runs OpenCode in a box: configuration and instruction in, JSON events out.
 
 Everything that would leave the box, or send a request besides the conversation, is off: updates, sharing, title
-generation, plugins and their npm installation, LSP downloads, the model list, web tools, subagents (they run side by
+generation, plugins and their npm installation, LSP downloads, the model list, web tools, agents below it (they run side by
 side, and the server has one slot). The configuration lies outside of the workspace; one in the workspace is not read.
 """
 
