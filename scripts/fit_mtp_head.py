@@ -9,7 +9,8 @@
    `logits(t+2) = W_out rms_norm(head [rms(e_{t+1}); rms(h_t)])`.
 4. The model with this head answers prompts that it was not fitted on; the server's own draft counts are printed.
 
-About 12 minutes on 2 otherwise idle cores. `--work DIR` keeps the samples, so that a second fit starts at 3.
+It took 31 minutes with `--threads 1` and about a third of one core, so it should take around 10 on two idle ones; on a
+busy machine more threads make llama-server slower, not faster. `--work DIR` keeps the samples: a second fit starts at 3.
 """
 
 import argparse
@@ -40,6 +41,12 @@ HELD_OUT_CHAT = [
     "What is the difference between TCP and UDP?",
     "Describe the water cycle.",
     "Give me three ideas for a birthday party.",
+    "Write a Python function that returns the longest word of a sentence.",
+    "How do I boil an egg?",
+    "What is a mutex?",
+    "Explain how a refrigerator works.",
+    "Write a regular expression for e-mail addresses.",
+    "Who invented the telephone?",
 ]
 HELD_OUT_CODE = [
     "Write a Python class for a stack with push, pop and peek.",
