@@ -13,6 +13,7 @@ import pytest
 
 from agent_ab import server
 from agent_ab.agents.builtin import PROGRAM
+from agent_ab.process import exists
 from tests.agent_program import BUG, DONE, calls, command, make_workspace, run_agent, write_settings
 from tests.fakes.scripted_model import Answer, Hang, Http, Raw, Say, serving
 
@@ -241,7 +242,7 @@ def test_sigterm_ends_the_run_and_its_command(workspace: Path, tmp_path: Path) -
             events = [json.loads(event) for event in agent.stdout]
     assert (agent.returncode, events[-1]["reason"]) == (4, "stopped")
     pid = (workspace / "pid").read_text().strip()
-    while Path("/proc", pid).exists():
+    while exists(int(pid)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
