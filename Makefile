@@ -11,12 +11,12 @@ BIN := .venv/bin
 PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help pair setup test test-fast verify lint format clean
+.PHONY: help pair setup test test-fast live-mini-swe verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  TASK=$(TASK) SEED=$(SEED) PROFILE=$(PROFILE) ARGS=\"--json ...\""
 
@@ -32,6 +32,9 @@ test: lint ## lint, types, contracts, and every test on the real parts
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live" $(ARGS)
+
+live-mini-swe: .venv/.dev ## install mini-swe-agent into the cache (700 MB, once) and play a pair with it
+	@AGENT_AB_LIVE_MINI_SWE=1 $(BIN)/python -m pytest tests/live/test_command_agent.py $(ARGS)
 
 verify: .venv/.run ## prove every task five times over: reference, starting code, mutants
 	@$(BIN)/agent-ab task verify --repeat 5 $(ARGS)

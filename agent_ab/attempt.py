@@ -165,6 +165,7 @@ def _run_agent(plan: AttemptPlan, model_server: server.Server, witness: proxy.Pr
         base_url="http://127.0.0.1:8080/v1" if boxed else witness.url,
         log=plan.paths.agent_log,
         context=plan.settings.server.context,
+        requests=model_server.requests,
     )
 
     def watch(elapsed_s: float) -> None:

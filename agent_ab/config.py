@@ -97,7 +97,7 @@ class Agent(Strict):
     exit_limit_s: float = Field(20, gt=0)
     """`opencode`: it is ended when its work is done and it still has not exited after so long."""
     clock: str = Field("", pattern=r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)?$")
-    """`opencode`, `command`: where the clock of each process begins, UTC; needs libfaketime. Empty: the real time."""
+    """Where the clock of each of the agent's processes begins, UTC; needs libfaketime. Empty: the real time."""
     binary: str = ""
     """`opencode`: the program; empty: the one on PATH, the one in our cache, or one from npm, in this order."""
     version: str = ""

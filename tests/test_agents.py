@@ -23,9 +23,11 @@ def test_every_kind_of_the_configuration_has_an_identity(tmp_path: Path) -> None
         assert agents.identity(settings)["kind"] == kind
 
 
-def test_a_pinned_clock_is_refused_where_it_would_do_nothing() -> None:
-    with pytest.raises(UserError, match=r'agent\.clock: has no effect on agent\.kind = "nop"'):
-        agents.prepare(Agent(kind="nop", clock="2026-03-01 12:00:00"), SandboxKind.BWRAP, lambda _: None)
+@pytest.mark.parametrize("kind", ["builtin", "opencode", "command", "oracle"])
+def test_a_moment_that_never_is_is_refused_for_every_agent(tmp_path: Path, kind: str) -> None:
+    words = {"binary": str(opencode.program(tmp_path)), "command": ["sh"], "clock": "2026-02-30 12:00:00"}
+    with pytest.raises(UserError, match=r"agent\.clock: 2026-02-30"):
+        agents.prepare(Agent.model_validate({"kind": kind, **words}), SandboxKind.BWRAP, lambda _: None)
 
 
 @pytest.mark.parametrize(

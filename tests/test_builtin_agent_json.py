@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,23 @@ def test_foreign_bytes_in_names_and_lines_do_not_reach_the_server(workspace: Pat
 
 
 def test_strings_of_the_schema_fit_the_response_budget(workspace: Path) -> None:
-    requests = run_json(workspace, [act(tool="read", path="calc.py"), DONE], max_tokens=260)
-    assert offered(requests[1])["edit"]["new"] == {"type": "string", "minLength": 1, "maxLength": 400}
+    for budget, length in [(64, 16), (120, 120), (384, 200)]:
+        requests = run_json(workspace, [act(tool="read", path="calc.py"), DONE], max_tokens=budget)
+        assert offered(requests[1])["edit"]["new"]["maxLength"] == length
+
+
+def test_narrow_commands_are_programs_that_exist(workspace: Path) -> None:
+    pattern = offered(run_json(workspace, [DONE])[0])["bash"]["command"]["pattern"]
+    for command in (
+        "python3 -m unittest",
+        "python3 -m unittest discover -s tests -t .",
+        "cat a/b.py",
+        "ls",
+        "git diff",
+    ):
+        assert re.search(pattern, command)
+    for command in ("curl http://x", "python3 -m unittest -e x", 'cat "x"', "ls\nls", "rm -r ."):
+        assert not re.search(pattern, command)
 
 
 def test_large_budget_gets_every_tool_with_free_strings(workspace: Path) -> None:

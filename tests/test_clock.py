@@ -5,8 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab.agents import clock
+from agent_ab import agents
+from agent_ab.agents import AgentJob, clock
+from agent_ab.config import Agent, Sandbox
 from agent_ab.errors import UserError
+from agent_ab.model import SandboxKind
+from agent_ab.sandbox import Box
+from tests.agent_program import DONE, calls
+from tests.fakes.scripted_model import serving
+from tests.tiny_task import tiny_task
 
 MOMENT = "2026-03-01 12:00:00"
 
@@ -62,3 +69,16 @@ def test_every_process_starts_at_the_moment_and_files_keep_their_times(tmp_path:
 def test_identity_says_which_library_pins_which_moment() -> None:
     said = clock.identity(MOMENT)
     assert said["clock"] == MOMENT and len(said["libfaketime_sha256"]) == 64
+
+
+@needs_library
+def test_the_built_in_agent_s_tools_start_at_the_moment(tmp_path: Path) -> None:
+    (tmp_path / "ws").mkdir()
+    settings = Agent(clock=MOMENT, time_limit_s=60)
+    box = Box(Sandbox(kind=SandboxKind.NONE), (), uid=None)
+    with serving([calls(("bash", {"command": "date +%F"})), DONE]) as model:
+        agents.run(
+            AgentJob(settings, tiny_task(tmp_path), box, tmp_path / "ws", model.url, tmp_path / "log"), lambda _: None
+        )
+    assert "2026-03-01" in model.requests[1]["messages"][3]["content"]
+    assert agents.identity(settings)["clock"] == MOMENT

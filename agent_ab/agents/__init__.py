@@ -1,6 +1,6 @@
 """Agents by kind: the built-in one, OpenCode, any command, and the two that ask no model."""
 
-from agent_ab.agents import builtin, command, opencode, reference
+from agent_ab.agents import builtin, clock, command, opencode, reference
 from agent_ab.agents.job import AgentJob, Tick
 from agent_ab.config import Agent
 from agent_ab.errors import UserError
@@ -16,8 +16,8 @@ def prepare(settings: Agent, sandbox: SandboxKind, observer: Observer) -> None:
             opencode.prepare(settings, observer)
         case "command":
             command.prepare(settings, sandbox)
-        case _ if settings.clock:
-            raise UserError(f'agent.clock: has no effect on agent.kind = "{settings.kind}"; remove the key')
+        case _:
+            clock.environment(settings.clock)
 
 
 def run(job: AgentJob, tick: Tick) -> AgentRun:
@@ -42,7 +42,7 @@ def identity(settings: Agent) -> dict[str, Json]:
     """Return what names the agent exactly: kind, version, and the sha256 of its program ("" where it has none)."""
     match settings.kind:
         case "builtin":
-            facts = builtin.identity()
+            facts = {**builtin.identity(), **clock.identity(settings.clock)}
         case "opencode":
             facts = opencode.identity(settings)
         case "command":

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_ab import sandbox
+from agent_ab.agents import clock
 from agent_ab.agents.job import AgentJob, Tick, ended
 from agent_ab.model import AgentRun, Json
 from agent_ab.sandbox import Mount
@@ -29,12 +30,14 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
         program, settings = private / PROGRAM.name, private / "settings.json"
         shutil.copyfile(PROGRAM, program)
         settings.write_text(json.dumps(_settings(job, box.inside(job.workspace))), encoding="utf-8")
-        private.chmod(0o755)
+        # Another user reads them, whatever our umask is.
+        for path, mode in ((private, 0o755), (program, 0o644), (settings, 0o644)):
+            path.chmod(mode)
         box.own()
         result = box.run(
             [sandbox.python(box.settings.kind), "-I", "-B", box.inside(program), box.inside(settings)],
             cwd=job.workspace,
-            env={},
+            env=clock.environment(job.settings.clock),
             timeout_s=job.settings.time_limit_s,
             cap_bytes=LOG_BYTES,
             output=job.log,

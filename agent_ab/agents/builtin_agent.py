@@ -53,7 +53,8 @@ HIDDEN = {".git", "__pycache__"}
 INTEGERS = {"offset", "limit"}
 STUB = 300
 """Characters that stay of an old tool result when the context runs short."""
-COMMAND = "^(python3 -m unittest|python3|git|ls|cat)( [-A-Za-z0-9_./]{1,40}){0,6}$"
+NAME = "[A-Za-z0-9_][-A-Za-z0-9_./]{0,40}"
+COMMAND = f"^(python3 -m unittest( discover -s tests -t [.])?|python3 {NAME}|cat {NAME}|ls|git diff)$"
 """What a weak model may run: left to itself it makes up programs. No quote, which a grammar would not escape."""
 MAX_REPEAT = 2000
 """llama.cpp's grammars repeat nothing more often, so that a longer string has to go without a limit."""
@@ -619,7 +620,8 @@ class JsonActions:
         """Return the actions that make sense now."""
         files = [name for name in listing(workspace.root) if (workspace.root / name).is_file()]
         names = [name for name in files if (workspace.root / name).stat().st_size][:60]
-        text = {"type": "string", "minLength": 1, "maxLength": max(16, self.room)}
+        # A weak model that has begun to repeat itself goes on until the string is full.
+        text = {"type": "string", "minLength": 1, "maxLength": max(16, min(200, self.room))}
         stale = [name for name in names if name not in self.fresh]
         actions = [action("read", {"path": {"enum": stale}})] if stale and self.reads < 2 else []
         for name in self.fresh[-3:] if self.tried or not self.changed else []:
