@@ -73,7 +73,7 @@ def judge(pair: Pair) -> Pair:
         proof=proof,
         outcome=outcome(pair.baseline, pair.candidate, proof),
         flips=flips(pair.baseline, pair.candidate),
-        findings=tuple(_findings(pair.baseline)) + tuple(_findings(pair.candidate)),
+        findings=(*_about_the_agent(pair.baseline), *_findings(pair.baseline), *_findings(pair.candidate)),
     )
 
 
@@ -222,6 +222,15 @@ def _complete_evidence(arms: tuple[Attempt, Attempt]) -> ProofLine:
     )
 
 
+def _about_the_agent(attempt: Attempt) -> Iterable[str]:
+    """Give what a reader must know of the agent, which is the same in both arms."""
+    agent = attempt.world.get("agent") or {}
+    if agent.get("clock"):
+        yield f"the agent's clock was pinned: each of its processes began at {agent['clock']} UTC"
+    if agent.get("remark"):
+        yield str(agent["remark"])
+
+
 def _findings(attempt: Attempt) -> Iterable[str]:
     if attempt.outcome is Outcome.INVALID:
         return
@@ -241,8 +250,6 @@ def _findings(attempt: Attempt) -> Iterable[str]:
         yield f"{attempt.arm}: {metrics.broken_streams} replies broke off"
     if metrics.budget_stops:
         yield f"{attempt.arm}: {metrics.budget_stops} generations hit the response budget"
-    for odd in odd_requests(attempt.log) if attempt.log else ():
-        yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
     for odd in odd_requests(attempt.log) if attempt.log else ():
         yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
     refused = [r for r in attempt.log.refused if r.reason != "identity"] if attempt.log else []

@@ -17,7 +17,7 @@ def prepare(settings: Agent, sandbox: SandboxKind, observer: Observer) -> None:
         case "command":
             command.prepare(settings, sandbox)
         case _:
-            clock.environment(settings.clock)
+            clock.prepare(settings.clock)
 
 
 def run(job: AgentJob, tick: Tick) -> AgentRun:

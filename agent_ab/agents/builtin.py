@@ -26,7 +26,7 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
     """Run the program until it ends or its time is up. Raises ApparatusError when the box does not start."""
     with tempfile.TemporaryDirectory(prefix="agent-ab-agent-") as name:
         private = Path(name)
-        box = replace(job.box, mounts=(*job.box.mounts, Mount(private, INSIDE)))
+        box = clock.shown(job.settings.clock, replace(job.box, mounts=(*job.box.mounts, Mount(private, INSIDE))))
         program, settings = private / PROGRAM.name, private / "settings.json"
         shutil.copyfile(PROGRAM, program)
         settings.write_text(json.dumps(_settings(job, box.inside(job.workspace))), encoding="utf-8")
@@ -37,7 +37,7 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
         result = box.run(
             [sandbox.python(box.settings.kind), "-I", "-B", box.inside(program), box.inside(settings)],
             cwd=job.workspace,
-            env=clock.environment(job.settings.clock),
+            env=clock.environment(job.settings.clock, box),
             timeout_s=job.settings.time_limit_s,
             cap_bytes=LOG_BYTES,
             output=job.log,

@@ -51,6 +51,8 @@ NO_ANSWER = "(no answer)"
 EXIT_STATUS = {"completed": 0, "turn-limit": 0, "budget": 0, "server-error": 3}
 HIDDEN = {".git", "__pycache__"}
 INTEGERS = {"offset", "limit"}
+CLOCK = ("LD_PRELOAD", "FAKETIME", "NO_FAKE_STAT", "DONT_FAKE_MONOTONIC")
+"""A pinned clock holds for the tools as well."""
 STUB = 300
 """Characters that stay of an old tool result when the context runs short."""
 NAME = "[A-Za-z0-9_][-A-Za-z0-9_./]{0,40}"
@@ -304,6 +306,7 @@ class Workspace:
         self.limit, self.timeout_s = settings.result_limit, settings.command_timeout_s
         self.env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": os.environ.get("HOME", str(self.root))}
         self.env.update(TZ="UTC", LANG="C.UTF-8", PYTHONHASHSEED="0", PYTHONDONTWRITEBYTECODE="1", PAGER="cat")
+        self.env.update({name: os.environ[name] for name in CLOCK if name in os.environ})
 
     def use(self, call: Call) -> Result:
         """Run one tool; whatever goes wrong is a result for the model."""

@@ -52,7 +52,7 @@ def prepare(settings: Agent, sandbox: SandboxKind) -> None:
             raise UserError(f"agent.mounts: {mount.target}: a path in the box is absolute")
     if sandbox is SandboxKind.NONE and shutil.which(settings.command[0]) is None:
         raise UserError(f"agent.command: no program {settings.command[0]}")
-    clock.environment(settings.clock)
+    clock.prepare(settings.clock)
 
 
 def identity(settings: Agent) -> dict[str, Json]:
@@ -72,7 +72,7 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
     Raises ApparatusError when the box does not start, when the agent asks the model nothing within `startup_limit_s`, and
     when it fails before it has asked anything.
     """
-    box = replace(job.box, mounts=(*job.box.mounts, *_mounts(job.settings)))
+    box = clock.shown(job.settings.clock, replace(job.box, mounts=(*job.box.mounts, *_mounts(job.settings))))
     with tempfile.TemporaryDirectory(prefix="agent-ab-home-") as home:
         boxed = box.settings.kind is SandboxKind.BWRAP
         values = {
@@ -87,7 +87,7 @@ def run(job: AgentJob, tick: Tick) -> AgentRun:
             [_filled(word, values) for word in job.settings.command],
             cwd=job.workspace,
             env={name: _filled(text, values) for name, text in job.settings.env.items()}
-            | clock.environment(job.settings.clock),
+            | clock.environment(job.settings.clock, box),
             timeout_s=job.settings.time_limit_s,
             stdin=b"" if _takes_prompt(job.settings) else job.task.instruction.encode(),
             cap_bytes=LOG_BYTES,

@@ -59,7 +59,7 @@ exit $status"""
 def prepare(settings: Agent, observer: Observer) -> None:
     """Find or install OpenCode, before anything else is started. Raises UserError."""
     opencode_install.find(settings.binary, settings.version, observer)
-    clock.environment(settings.clock)
+    clock.prepare(settings.clock)
 
 
 def identity(settings: Agent) -> dict[str, Json]:
@@ -75,7 +75,7 @@ def identity(settings: Agent) -> dict[str, Json]:
         if program.version == tried
         else f"OpenCode {program.version}; this adapter was tried with {tried}",
         "permission": permission(settings),
-        "environment": _environment(settings, FOLDER),
+        "environment": {**_environment(settings, FOLDER), **clock.environment(settings.clock)},
         "config_sha256": hashlib.sha256(config.encode()).hexdigest(),
         **clock.identity(settings.clock),
     }
@@ -205,7 +205,7 @@ def _installed(job: AgentJob) -> Iterator[tuple[Box, list[str], dict[str, str]]]
         private = Path(name)
         program = _find(job.settings).binary
         mounts = (*job.box.mounts, Mount(program, PROGRAM), Mount(private, FOLDER))
-        box = replace(job.box, mounts=mounts)
+        box = clock.shown(job.settings.clock, replace(job.box, mounts=mounts))
         _write_config(
             private / "opencode", configuration(job.settings, job.base_url, job.context, box.inside(job.workspace))
         )
@@ -214,7 +214,8 @@ def _installed(job: AgentJob) -> Iterator[tuple[Box, list[str], dict[str, str]]]
         argv = [box.inside(program), "run", "--format", "json", "--print-logs", "--log-level", "INFO"]
         if box.settings.kind is SandboxKind.BWRAP:
             argv = ["/bin/sh", "-c", NAME_WHAT_IS_LEFT, "sh", *argv]
-        yield box, argv, _environment(job.settings, box.inside(private))
+        env = _environment(job.settings, box.inside(private)) | clock.environment(job.settings.clock, box)
+        yield box, argv, env
 
 
 def _write_config(folder: Path, config: Json) -> None:
@@ -232,7 +233,6 @@ def _environment(settings: Agent, folder: str) -> dict[str, str]:
         # Without it OpenCode asks for at most 32,000 tokens, whatever the model's limit says.
         "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX": str(settings.response_budget),
         "XDG_CONFIG_HOME": folder,
-        **clock.environment(settings.clock),
     }
 
 
