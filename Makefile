@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help pair setup test test-fast live-mini-swe verify lint format clean
+.PHONY: help pair setup test test-fast live-opencode live-mini-swe verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
@@ -32,6 +32,9 @@ test: lint ## lint, types, contracts, and every test on the real parts
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live" $(ARGS)
+
+live-opencode: .venv/.dev ## the divergence tests with the real OpenCode as well, a minute each
+	@AGENT_AB_LIVE_OPENCODE=1 $(BIN)/python -m pytest tests/live/test_opencode.py tests/live/test_divergence.py $(ARGS)
 
 live-mini-swe: .venv/.dev ## install mini-swe-agent into the cache (700 MB, once) and play a pair with it
 	@AGENT_AB_LIVE_MINI_SWE=1 $(BIN)/python -m pytest tests/live/test_command_agent.py $(ARGS)
