@@ -24,6 +24,7 @@ def test_version_is_printed(tmp_path: Path) -> None:
         (["--task", "transfer-repair", "--profile", "cpu-dmo"], "did you mean cpu-demo?"),
         (["--task", "transfer-repair", "--seed", "-1"], "--seed -1"),
         (["--task", "transfer-repair", "--agent", "oracel"], "did you mean oracle?"),
+        (["--task", "transfer-repair", "--agent", "opencode"], 'give a profile with agent.kind = "opencode"'),
         (["--task", "transfer-repair", "--tasks-dir", "nowhere"], "nowhere"),
         (["--task", "transfer-repair", "--seeds-file", "nowhere.toml"], "nowhere.toml"),
         (["--task", "transfer-repair", "--runs-dir", "no/such/parent"], "no/such/parent"),

@@ -108,6 +108,8 @@ def pairs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
 
 def _with_flags(profile: Profile, agent: str, sandbox: SandboxKind | None) -> Profile:
     kinds = ("builtin", "oracle", "nop")
+    if agent in ("opencode", "command"):
+        raise UserError(f'--agent {agent}: it needs settings of its own; give a profile with agent.kind = "{agent}"')
     if agent and agent not in kinds:
         raise UserError(f"--agent {agent!r}: no such agent{nearest(agent, list(kinds))}")
     changes: dict[str, object] = {}

@@ -43,18 +43,25 @@ def mini_swe() -> Path:
     return folder
 
 
-def test_an_agent_of_a_few_lines_plays_a_pair(tmp_path: Path) -> None:
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "agent" / "little.py").write_text(LITTLE)
+def with_command(cwd: Path, script: str, settings: str) -> Path:
+    """Write a profile whose agent is the Python program `script`, mounted into the box, with further `settings`."""
+    (cwd / "agent").mkdir()
+    (cwd / "agent" / "little.py").write_text(script)
     words = f'''
 kind = "command"
-command = ["python3", "/opt/little/little.py", "{{base_url}}", "{{model}}", "{{prompt}}"]
-mounts = {{ "/opt/little" = "{tmp_path / "agent"}" }}
+mounts = {{ "/opt/little" = "{cwd / "agent"}" }}
+{settings}
 '''
     profile = (ROOT / "profiles" / "scripted-solve.toml").read_text()
     profile = profile.replace('kind = "builtin"', words).replace('protocol = "tools"', "").replace('"solve"', '"clock"')
-    (tmp_path / "little.toml").write_text(profile)
-    done = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", "little.toml", "--json")
+    (cwd / "little.toml").write_text(profile)
+    return cwd / "little.toml"
+
+
+def test_an_agent_of_a_few_lines_plays_a_pair(tmp_path: Path) -> None:
+    argv = '["python3", "/opt/little/little.py", "{base_url}", "{model}", "{prompt}"]'
+    profile = with_command(tmp_path, LITTLE, f"command = {argv}")
+    done = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", profile, "--json")
     assert done.status == 0, done.stderr
     pair = done.data["pair"]
     assert all(line["ok"] for line in pair["proof"])
@@ -64,6 +71,20 @@ mounts = {{ "/opt/little" = "{tmp_path / "agent"}" }}
         assert pair[arm]["patch"]["files"] == ["said.txt"]
         assert len(pair[arm]["log"]["exchanges"]) == 1
     assert pair["baseline"]["world"] == pair["candidate"]["world"]
+
+
+def test_an_agent_that_never_asks_is_a_broken_apparatus_and_its_last_words_are_told(tmp_path: Path) -> None:
+    profile = with_command(
+        tmp_path,
+        "import time\nprint('looking for a licence server', flush=True)\ntime.sleep(600)",
+        'command = ["python3", "/opt/little/little.py", "{prompt}"]\nstartup_limit_s = 1',
+    )
+    done = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", profile, "--json")
+    assert done.status == 4, done.stderr
+    pair = done.data["pair"]
+    assert (pair["outcome"], pair["baseline"]["outcome"]) == ("VOID", "INVALID")
+    assert "asked the model nothing within 1 s" in pair["baseline"]["invalid_reason"]
+    assert "looking for a licence server" in pair["baseline"]["invalid_reason"]
 
 
 def test_mini_swe_agent_solves_the_task_in_both_arms(tmp_path: Path, mini_swe: Path) -> None:

@@ -92,3 +92,8 @@ def test_a_real_small_model_reads_edits_and_runs_things_through_its_fitted_mtp_b
     assert data["metrics"]["candidate"]["drafted"] > 0
     for arm in ("baseline", "candidate"):
         assert data["metrics"][arm]["turns"] >= 2 and data["metrics"][arm]["generated_tokens"] > 0
+    # Whether they part depends on the processor's last bits; nothing but the model may do it, and then by its tokens.
+    found = data["pair"]["divergence"]["raw"]
+    assert found["kind"] in ("identical", "model")
+    if found["kind"] == "model":
+        assert found["baseline"]["token"]["piece"] != found["candidate"]["token"]["piece"]
