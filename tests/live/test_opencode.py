@@ -36,7 +36,7 @@ def installed() -> None:
 @pytest.fixture
 def faketime() -> None:
     try:
-        clock.library()
+        clock.prepare(PINNED)
     except UserError as error:
         pytest.skip(f"PINNED CLOCKS ARE NOT TESTED: {error}")
 
@@ -170,6 +170,8 @@ def test_a_date_that_rolls_over_between_the_arms_voids_the_pair(tmp_path: Path, 
     assert done.status == 4, done.stderr
     pair = done.data["pair"]
     assert pair["outcome"] == "VOID"
+    (line,) = [line for line in pair["proof"] if not line["ok"] and line["name"] == "same first request"]
+    assert "$.messages[0].content" in line["detail"] and "the date rolled over between the arms" in line["detail"]
     assert pair["candidate"]["log"]["exchanges"] == []
     refused = pair["candidate"]["log"]["refused"][0]
     assert refused["reason"] == "identity"
