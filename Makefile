@@ -11,7 +11,7 @@ BIN := .venv/bin
 PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help pair setup test test-fast live-opencode live-mini-swe verify lint format clean
+.PHONY: help pair suite gate report chaos setup test test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
@@ -23,21 +23,45 @@ help: ## show this list
 pair: .venv/.run ## play one pair: both arms of PROFILE on TASK with SEED
 	@$(BIN)/agent-ab pair --task "$(TASK)" --seed "$(SEED)" --profile "$(PROFILE)" $(ARGS)
 
+suite: .venv/.run ## play PROFILE on every task with every seed, unattended; cut off, the same command goes on
+	@$(BIN)/agent-ab run --profile "$(PROFILE)" $(ARGS)
+
+gate: .venv/.run ## adopt or not, and why: the newest run (CI calls agent-ab gate: make hides its exit status)
+	@$(BIN)/agent-ab gate $(ARGS)
+
+report: .venv/.run ## write the newest run's report as one page, report.html
+	@$(BIN)/agent-ab report --html report.html $(ARGS)
+
 setup: .venv/.run ## find or build llama-server, fetch the demo model
 	@$(BIN)/agent-ab setup
 
 test: lint ## lint, types, contracts, and every test on the real parts
 	@$(BIN)/agent-ab setup
+	@$(BIN)/python -m tests.browser.needs
 	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
-	@$(BIN)/python -m pytest -m "not live" $(ARGS)
+	@$(BIN)/python -m pytest -m "not live and not browser" $(ARGS)
+
+browser-deps: .venv/.dev ## get Chromium (with apt, as root) and axe-core (with npm) for the page's tests
+	@$(BIN)/python -m tests.browser.needs
 
 live-opencode: .venv/.dev ## the divergence tests with the real OpenCode as well, a minute each
 	@AGENT_AB_LIVE_OPENCODE=1 $(BIN)/python -m pytest tests/live/test_opencode.py tests/live/test_divergence.py $(ARGS)
 
 live-mini-swe: .venv/.dev ## install mini-swe-agent into the cache (700 MB, once) and play a pair with it
 	@AGENT_AB_LIVE_MINI_SWE=1 $(BIN)/python -m pytest tests/live/test_command_agent.py $(ARGS)
+
+live-inspect: .venv/.dev ## install inspect-ai into the cache (300 MB, once) and read a log of ours with it
+	@AGENT_AB_LIVE_INSPECT=1 $(BIN)/python -m pytest tests/live/test_inspect.py $(ARGS)
+
+chaos: .venv/.dev ## kill -9 suites at 50 random moments and compare with a quiet one (ARGS="--kills 200 --seed 2")
+	@$(BIN)/agent-ab setup
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
+live-vllm: .venv/.dev ## install vLLM's CPU build into the cache (3.5 GB, once) and play none against ngram on it
+	@AGENT_AB_VLLM=$$($(BIN)/python scripts/install_vllm.py) AGENT_AB_LIVE_VLLM=1 \
+	  $(BIN)/python -m pytest tests/live/test_vllm.py $(ARGS)
 
 verify: .venv/.run ## prove every task five times over: reference, starting code, mutants
 	@$(BIN)/agent-ab task verify --repeat 5 $(ARGS)

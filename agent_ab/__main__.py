@@ -1,23 +1,39 @@
 """The entry of `agent-ab` and of `python -m agent_ab`: signals first, then the imports, which take their time."""
 
+import os
 import signal
 import sys
 from types import FrameType
 from typing import NoReturn
 
 INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
-    # Once is enough: a second signal must not break the clean-up that the first one started.
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, signal.SIG_IGN)
+    for signum in SIGNALS:
+        signal.signal(signum, _give_up)
     raise KeyboardInterrupt
 
 
+def _give_up(_signum: int, _frame: FrameType | None) -> NoReturn:
+    """End everything at once: the clean-up that the first signal started takes too long for somebody."""
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+    # It may be in the middle of being imported.
+    abandon = getattr(sys.modules.get("agent_ab.session"), "abandon", None)
+    if abandon:
+        abandon()
+    os.write(2, b"error: interrupted twice; stopped at once, finished pairs are kept\n")
+    os._exit(INTERRUPTED)
+
+
 def main() -> NoReturn:
-    """Run the command line and exit with its status; SIGTERM and SIGHUP unwind the same blocks as Ctrl-C."""
-    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    """Run the command line and exit with its status; SIGTERM and SIGHUP unwind the same blocks as Ctrl-C.
+
+    A second signal cuts the unwinding short.
+    """
+    for signum in SIGNALS:
         signal.signal(signum, _interrupt)
     try:
         from agent_ab.cli import run_command

@@ -130,7 +130,7 @@ def _course(attempt: Attempt, common: int) -> Course:
         test_runs=sum(runs_tests(call) for call in calls),
         finish_reasons=dict(sorted(Counter(e.finish_reason or "error" for e in after).items())),
         budget_stops=sum(e.finish_reason == "length" for e in after),
-        malformed_calls=sum(_malformed(exchange) for exchange in after),
+        malformed_calls=sum(malformed_calls(exchange) for exchange in after),
         repeated_turns=max((len(list(group)) for _, group in groupby(after, _asked)), default=0),
         looping_replies=sum(loops(e.content) or loops(e.reasoning) for e in after),
         ended=(f"{run.end}: {run.note}" if run.note else run.end.value) if run else attempt.invalid_reason or "unknown",
@@ -159,7 +159,8 @@ def runs_tests(call: ToolCall) -> bool:
     return any(isinstance(command, str) and _TESTS.search(command) is not None for command in commands)
 
 
-def _malformed(exchange: Exchange) -> int:
+def malformed_calls(exchange: Exchange) -> int:
+    """Return how many calls have arguments that are no JSON object; a reply that the server could not parse counts as one."""
     if end_of(exchange) is End.MODEL_ERROR:
         return 1
     return 0 if end_of(exchange) is End.CUT else sum(call.arguments is None for call in calls_of(exchange))

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -12,11 +12,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, proxy, reply_diff, sandbox, server, snapshot, workspace
+from agent_ab import agents, checks, machine, proxy, recall, reply_diff, sandbox, serving, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
-from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError
+from agent_ab.files import appearing, on_disk
 from agent_ab.model import (
+    NOT_PLAYED,
     AgentRun,
     Arm,
     Attempt,
@@ -33,6 +34,9 @@ from agent_ab.model import (
 )
 from agent_ab.models import Model
 from agent_ab.paths import AttemptPaths
+from agent_ab.server_life import Life
+from agent_ab.serving import Address, AnyEngine, ModelServer
+from agent_ab.variable import named
 
 Tick = Callable[[float], None]
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])
@@ -45,15 +49,18 @@ class AttemptPlan:
     arm: Arm
     settings: ArmSettings
     task: Task
+    variable: str
     seed: int
     repeat: int
     position: int
-    engine: Engine
+    engine: AnyEngine
     model: Model
     paths: AttemptPaths
     scratch: Path
     """Holds the workspace; the same path in both arms, emptied before each."""
     observer: Observer
+    life: Life | None = None
+    """The server that serves several attempts; None: one of its own."""
 
 
 def run_attempt(plan: AttemptPlan, expected_first: str | None) -> Attempt:
@@ -61,26 +68,38 @@ def run_attempt(plan: AttemptPlan, expected_first: str | None) -> Attempt:
 
     `expected_first` is the digest of the other arm's first request, when this arm is played second.
     """
-    record = _Record(_blank(plan))
+    record = _Record(_blank(plan), machine.Watch())
     begin = time.monotonic()
     try:
-        _play(plan, expected_first, record)
+        with on_disk(plan.paths.root):
+            _play(_watched(plan, record.watch), expected_first, record)
     except ApparatusError as error:
         record.note(outcome=Outcome.INVALID, invalid_reason=str(error), log=_salvage(plan))
-    record.note(duration_s=time.monotonic() - begin, evidence=_digest_evidence(plan.paths))
+    record.note(
+        duration_s=time.monotonic() - begin, evidence=_digest_evidence(plan.paths), machine=record.watch.record()
+    )
     return record.attempt
+
+
+def _watched(plan: AttemptPlan, watch: machine.Watch) -> AttemptPlan:
+    def observe(event: Event) -> None:
+        watch.look()
+        plan.observer(event)
+
+    return replace(plan, observer=observe)
 
 
 def not_played(plan: AttemptPlan) -> Attempt:
     """Return the INVALID attempt of an arm whose partner broke first: its result could not be compared."""
-    return replace(_blank(plan), invalid_reason="not played: the other arm's attempt is invalid")
+    return replace(_blank(plan), invalid_reason=f"{NOT_PLAYED}: the other arm's attempt is invalid")
 
 
 class _Record:
     """What is known so far; survives a step that breaks."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: Attempt, watch: machine.Watch) -> None:
         self.attempt = attempt
+        self.watch = watch
 
     def note(self, **facts: Any) -> None:
         self.attempt = replace(self.attempt, **facts)
@@ -93,6 +112,8 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         start = workspace.checkout(task, scratch / "workspace", scratch / "trusted.git")
         record.note(fixture_commit=start.commit, manifest_sha256=start.manifest_sha256)
     with _serving(plan, expected_first) as (model_server, witness):
+        if model_server.pid is not None:
+            record.watch.serving(model_server.pid)
         with _step(plan, Step.SERVER) as tick:
             model_server.wait_ready(tick)
             facts = model_server.prove()
@@ -105,7 +126,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         with _step(plan, Step.AGENT, settings.agent.time_limit_s) as tick:
             record.note(agent=_run_agent(plan, model_server, witness, tick))
         witness.stop()
-        record.note(log=_read_log(plan, model_server))
+        record.note(log=_read_log(plan, model_server), drafting=model_server.drafting())
         _record_tokens(plan, record.attempt.log, model_server)
     with _step(plan, Step.SNAPSHOT):
         frozen = scratch / "snapshot"
@@ -122,16 +143,17 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
 
 
 @contextmanager
-def _serving(plan: AttemptPlan, expected_first: str | None) -> Iterator[tuple[server.Server, proxy.Proxy]]:
+def _serving(plan: AttemptPlan, expected_first: str | None) -> Iterator[tuple[ModelServer, proxy.Proxy]]:
     """Start both at once (mitmdump takes seconds, and so does a model); stop the proxy first.
 
     The server hangs on SIGTERM while a client is connected (llama.cpp's handler takes a mutex in signal context).
     """
-    key = server.new_key()
-    port = server.free_port()
+    life = plan.life
+    at = life.at(plan.engine) if life else serving.address(plan.engine)
+    pins = serving.pins(plan.engine)
     settings = proxy.ProxySettings(
-        upstream=f"http://127.0.0.1:{port}",
-        key=key,
+        upstream=at.url,
+        key=at.key,
         seed=plan.seed,
         seed_mode=plan.settings.seed_mode,
         sampling=plan.settings.sampling,
@@ -139,18 +161,27 @@ def _serving(plan: AttemptPlan, expected_first: str | None) -> Iterator[tuple[se
         repeat=plan.repeat,
         expected_first=expected_first,
         max_tokens=plan.settings.agent.response_budget,
+        declared=named(plan.variable).request,
+        model=pins.model,
+        names=pins.names,
+        fixed=pins.fixed,
     )
     socket = plan.scratch / "proxy" / "proxy.sock"
     with (
-        server.started(
-            plan.engine, plan.settings, plan.model, seed=plan.seed, port=port, key=key, log=plan.paths.server_log
-        ) as model_server,
+        _server(plan, at) as model_server,
         proxy.started(settings, log=plan.paths.proxy_log, exchanges=plan.paths.exchanges, socket=socket) as witness,
     ):
         yield model_server, witness
 
 
-def _run_agent(plan: AttemptPlan, model_server: server.Server, witness: proxy.Proxy, tick: Tick) -> AgentRun:
+def _server(plan: AttemptPlan, at: Address) -> AbstractContextManager[ModelServer]:
+    parts = (plan.engine, plan.settings, plan.model)
+    if plan.life:
+        return plan.life.lent(*parts, seed=plan.seed, log=plan.paths.server_log)
+    return serving.started(*parts, at=at, seed=plan.seed, log=plan.paths.server_log)
+
+
+def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Proxy, tick: Tick) -> AgentRun:
     boxed = plan.settings.sandbox.kind is SandboxKind.BWRAP
     box = sandbox.Box(
         settings=plan.settings.sandbox,
@@ -165,12 +196,12 @@ def _run_agent(plan: AttemptPlan, model_server: server.Server, witness: proxy.Pr
         base_url="http://127.0.0.1:8080/v1" if boxed else witness.url,
         log=plan.paths.agent_log,
         context=plan.settings.server.context,
-        requests=model_server.requests,
+        requests=_counter(model_server),
     )
 
     def watch(elapsed_s: float) -> None:
-        model_server.check_alive()
         state = witness.poll()
+        model_server.check_working(state.turns)
         if not state.alive:
             raise ApparatusError("proxy", "the proxy ended while the agent ran", plan.paths.proxy_log)
         if state.identity_refused:
@@ -192,21 +223,33 @@ def _run_agent(plan: AttemptPlan, model_server: server.Server, witness: proxy.Pr
     return ended
 
 
-def _read_log(plan: AttemptPlan, model_server: server.Server) -> ExchangeLog:
+def _counter(model_server: ModelServer) -> Callable[[], int] | None:
+    """Return what counts the requests that reached the server; None where nobody does."""
+    if model_server.requests() is None:
+        return None
+    return lambda: model_server.requests() or 0
+
+
+def _read_log(plan: AttemptPlan, model_server: ModelServer) -> ExchangeLog:
     log = proxy.read_log(plan.paths.exchanges)
     seen = model_server.requests()
     # A request whose connection broke before any answer may or may not have been read by the server.
     answered = sum(exchange.status is not None for exchange in log.exchanges)
-    if not answered <= seen <= len(log.exchanges):
+    if seen is not None and not answered <= seen <= len(log.exchanges):
         message = f"the server saw {seen} requests, the proxy recorded {len(log.exchanges)}"
         raise ApparatusError("evidence", message, plan.paths.server_log)
     return log
 
 
-def _record_tokens(plan: AttemptPlan, log: ExchangeLog | None, model_server: server.Server) -> None:
-    """Have every reply tokenized while the server still runs: stream chunks are not tokens."""
-    tokens = {text: model_server.tokenize(text) for text in reply_diff.texts(log)} if log else {}
-    plan.paths.tokens.write_text(json.dumps(tokens), encoding="utf-8")
+def _record_tokens(plan: AttemptPlan, log: ExchangeLog | None, model_server: ModelServer) -> None:
+    """Have every reply tokenized and every prompt told while the server still runs: stream chunks are not tokens."""
+    cuts = {text: model_server.tokenize(text) for text in reply_diff.texts(log)} if log else {}
+    known = {text: cut for text, cut in cuts.items() if cut is not None}
+    with appearing(plan.paths.tokens) as partial:
+        partial.write_text(json.dumps(known), encoding="utf-8")
+    if log:
+        with appearing(plan.paths.prompts) as partial:
+            partial.write_text(json.dumps(recall.record(log, model_server)), encoding="utf-8")
 
 
 def _salvage(plan: AttemptPlan) -> ExchangeLog | None:
@@ -253,6 +296,7 @@ def _blank(plan: AttemptPlan) -> Attempt:
         world=_world(plan),
         evidence=(),
         settings=flatten(plan.settings.model_dump(mode="json")),
+        life_position=plan.life.served if plan.life else 0,
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_ab.errors import UserError
-from agent_ab.model import Arm, SandboxKind, SeedMode
+from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
+from agent_ab.variable import VARIABLES, named
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -21,11 +22,24 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Draft(Strict):
+    """The draft model of `draft-simple`, `draft-eagle3`, `draft-dflash` and `draft-dspark`."""
+
+    source: Literal["file", "self", "smollm2", "generated"] = "file"
+    """`self`: the target's own file, `smollm2`: the plain demo model, `generated`: made for a scripted target."""
+    path: str = ""
+    """For `file`: the GGUF."""
+    acceptance: float = Field(1.0, gt=0, le=1)
+    """For `generated`: the share of drafted tokens that the script's own replies will accept."""
+
+
 class Speculation(Strict):
     """How the server speculates; every key becomes a `--spec-*` flag."""
 
     type: str = "none"
     """One of `--spec-type`'s values; a comma list combines n-gram types with one draft type."""
+    draft: Draft | None = None
+    draft_gpu_layers: int | Literal["all"] | None = None
     n_max: int | None = Field(None, ge=1, le=64)
     n_min: int | None = Field(None, ge=0)
     p_min: float | None = Field(None, ge=0, le=1)
@@ -35,13 +49,37 @@ class Speculation(Strict):
     kv_type_v: str | None = None
     synth_rates: tuple[float, ...] | None = None
     """Forced acceptance rates (a control: the text is invalid unless all are 0)."""
+    ngram_match: int | None = Field(None, ge=1)
+    """`ngram-mod`: length of the looked-up piece, in tokens."""
+    ngram_min: int | None = Field(None, ge=0)
+    ngram_max: int | None = Field(None, ge=1)
+    """`ngram-mod`: fewest and most drafted tokens."""
+    ngram_size: int | None = Field(None, ge=1)
+    """`ngram-simple`, `ngram-map-k`, `ngram-map-k4v`: length of the looked-up piece, in tokens."""
+    ngram_draft: int | None = Field(None, ge=1)
+    """The same types: length of a draft, in tokens."""
+    ngram_hits: int | None = Field(None, ge=1)
+    """The same types: how often a piece must have been seen."""
+    lookup_min: int | None = Field(None, ge=1)
+    """vLLM's `ngram`: shortest and longest looked-up piece, in tokens."""
+    lookup_max: int | None = Field(None, ge=1)
 
 
 class Server(Strict):
-    """Everything that llama-server is told; nothing is left to its defaults."""
+    """Everything that a model server is told; nothing is left to its defaults."""
 
+    engine: Literal["llama-server", "vllm", "attached"] = "llama-server"
+    """`attached`: a server that somebody else started; its pairs are UNPROVEN (docs/engines.md)."""
     binary: str = ""
-    """Path of a llama-server; empty: `AGENT_AB_LLAMA_SERVER`, `PATH`, our own build, in this order."""
+    """Path of a llama-server; empty: `AGENT_AB_LLAMA_SERVER`, `PATH`, our own build, in this order. Or of a vllm."""
+    url: str = ""
+    """`attached`: scheme, host and port."""
+    key_variable: str = ""
+    """`attached`: the environment variable that holds the server's key; empty: it asks for none."""
+    model_name: str = ""
+    """`attached`: what the server calls the model; empty: the only one that it lists."""
+    env: dict[str, str] = {}
+    """`vllm`: variables on top of ours. No secrets: they are recorded."""
     context: int = Field(8192, ge=256)
     gpu_layers: int | Literal["all"] = 0
     threads: int = Field(2, ge=1)
@@ -54,7 +92,7 @@ class Server(Strict):
     """A chat template that replaces the model's own."""
     reasoning_budget: int | None = None
     load_stall_s: float = Field(120, gt=0)
-    """Give up on a loading server when its log and memory have stood still for so long."""
+    """Give up on a server that loads, or has a request open, when its log, memory and CPU stood still for so long."""
     extra_args: tuple[str, ...] = ()
     speculation: Speculation = Speculation()
 
@@ -79,6 +117,8 @@ class ModelFile(Strict):
     """For `file`: the GGUF."""
     script: str = ""
     """For `scripted`: the name of a script in the task's `scripts/` directory."""
+    quantisation: Literal["", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0"] = ""
+    """For our own models: write their matrices in this type. A `file` is quantised by llama-quantize."""
 
 
 class Agent(Strict):
@@ -92,6 +132,8 @@ class Agent(Strict):
     max_turns: int = Field(50, ge=1)
     time_limit_s: float = Field(480, gt=0)
     reasoning_effort: str = ""
+    prompt: str = ""
+    """`builtin`, `opencode`: the system prompt's first words, instead of the agent's own."""
     startup_limit_s: float = Field(120, gt=0)
     """`opencode`, `command`: an agent that has asked the model nothing for so long has not started (INVALID)."""
     exit_limit_s: float = Field(20, gt=0)
@@ -140,13 +182,29 @@ class Profile(ArmSettings):
     name: str = ""
     description: str = ""
     variable: str
-    """The declared variable: a dotted path, `server.speculation` for example; the arms differ below it only."""
+    """The declared variable, `server.speculation` for example (agent_ab/variable.py lists all); only it differs."""
     baseline: dict[str, Any] = {}
     """Overrides of the shared settings, in the same shape."""
     candidate: dict[str, Any] = {}
+    candidates: dict[str, dict[str, Any]] = {}
+    """Instead of `candidate`: several by name, each against the baseline (`agent-ab blocks`)."""
+    server_life: ServerLife = ServerLife.FRESH
+    """How long each arm's server lives: for one attempt, for all of a task's in a block, or for the whole run."""
+    methods: dict[str, Speculation] = {}
+    """For `agent-ab bench`: decoding methods by name, besides those that it knows."""
+
+    def only(self, candidate: str) -> "Profile":
+        """Return the profile of one of several candidates."""
+        update = {"candidate": self.candidates[candidate], "candidates": {}, "name": f"{self.name}.{candidate}"}
+        return self.model_copy(update=update)
 
     def arm(self, arm: Arm) -> ArmSettings:
-        """Return the resolved settings of `arm`. Raises pydantic.ValidationError."""
+        """Return the resolved settings of `arm`. Raises UserError, pydantic.ValidationError."""
+        if arm is Arm.CANDIDATE and self.candidates:
+            raise UserError(
+                f"the profile {self.name} has {len(self.candidates)} candidates ({', '.join(self.candidates)});"
+                " `agent-ab blocks` plays them, a pair has one"
+            )
         shared = self.model_dump(mode="json", include=set(ArmSettings.model_fields))
         own = self.baseline if arm is Arm.BASELINE else self.candidate
         return ArmSettings.model_validate(merge(shared, own))
@@ -201,7 +259,7 @@ def differing(baseline: ArmSettings, candidate: ArmSettings) -> tuple[str, ...]:
 def undeclared(profile: Profile) -> tuple[str, ...]:
     """Return the settings in which the arms differ outside the declared variable."""
     names = differing(profile.arm(Arm.BASELINE), profile.arm(Arm.CANDIDATE))
-    return tuple(n for n in names if n != profile.variable and not n.startswith(profile.variable + "."))
+    return tuple(name for name in names if not named(profile.variable).covers(name))
 
 
 def load_profile(name: str, profiles_dir: Path) -> Profile:
@@ -214,18 +272,33 @@ def load_profile(name: str, profiles_dir: Path) -> Profile:
         raise UserError(f"no profile {name!r} ({path}){nearest(name, known)}")
     profile = _parse(Profile, path)
     profile = profile.model_copy(update={"name": path.stem})
-    for arm in Arm:
-        _known_keys(ArmSettings, getattr(profile, arm.value), path, arm.value)
-        try:
-            profile.arm(arm)
-        except ValidationError as error:
-            raise UserError(f"{path}: {explain(error, prefix=arm.value)}") from None
-    stray = undeclared(profile)
-    if stray:
+    if profile.variable not in VARIABLES:
         raise UserError(
-            f"{path}: the arms differ in {', '.join(stray)}, outside the declared variable {profile.variable!r}"
+            f"{path}: key 'variable': nothing is known of {profile.variable!r}{nearest(profile.variable, list(VARIABLES))}"
         )
+    if profile.candidate and profile.candidates:
+        raise UserError(f"{path}: has both 'candidate' and 'candidates'; name each candidate below 'candidates'")
+    _check_arm(profile.model_copy(update={"candidates": {}}), Arm.BASELINE, path, "baseline")
+    for name in profile.candidates:
+        _check_arm(profile.only(name), Arm.CANDIDATE, path, f"candidates.{name}")
+    if not profile.candidates:
+        _check_arm(profile, Arm.CANDIDATE, path, "candidate")
     return profile
+
+
+def _check_arm(profile: Profile, arm: Arm, path: Path, prefix: str) -> None:
+    """Refuse an arm's overrides that are no settings, or that differ outside the declared variable. Raises UserError."""
+    _known_keys(ArmSettings, getattr(profile, arm.value), path, prefix)
+    try:
+        profile.arm(arm)
+    except ValidationError as error:
+        raise UserError(f"{path}: {explain(error, prefix=prefix)}") from None
+    stray = undeclared(profile) if arm is Arm.CANDIDATE else ()
+    if stray:
+        where = "" if prefix == "candidate" else f" of {prefix}"
+        raise UserError(
+            f"{path}: the arms{where} differ in {', '.join(stray)}, outside the declared variable {profile.variable!r}"
+        )
 
 
 def load_seeds(path: Path) -> Seeds:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from agent_ab import aftermath, parting
 from agent_ab.aftermath import Aftermath, Course, ToolCall
+from agent_ab.judgement_view import judgement_data, judgement_view
 from agent_ab.model import Arm, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.parting import Divergence, Kind, Parting, Where, sentence
 from agent_ab.request_diff import OddRequest, odd_requests
@@ -51,6 +52,7 @@ def data(diff: PairDiff) -> Json:
         "normalised_sentence": sentence(diff.parting.normalised),
         "divergence": parting.to_json(diff.parting),
         "aftermath": aftermath.to_json(diff.aftermath),
+        "judgement": judgement_data(diff.pair),
         "odd_requests": {arm.value: [asdict(odd) for odd in found] for arm, found in _odd(diff).items()},
         "flips": [_flip_data(*flip) for flip in _flips(diff.pair)],
         "transcript": [
@@ -71,6 +73,7 @@ def view(diff: PairDiff, *, full: bool = False) -> RenderableType:
     lines = None if full else LINES
     parts: list[RenderableType] = [_headline(diff.pair), Text(), _where_they_part(diff.parting)]
     parts += [Text(f"{arm}: {words}") for arm, words in _odd_words(diff)]
+    parts += [Text(), *judgement_view(diff.pair)] if diff.pair.judgement is not None else []
     parts += [Text(), _heading("checks that flipped"), _flip_table(diff.pair)]
     parts += [Text(), _heading("how they went on"), _aftermath_table(diff.aftermath)]
     parts += [Text(), *_transcript(diff, lines, None if full else TURNS), Text(), *_patches(diff.pair, lines)]

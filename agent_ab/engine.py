@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -112,15 +113,18 @@ def require(engine: Engine, speculation: Speculation) -> None:
     if asked == ("none",):
         return
     drafting = any(kind.startswith("draft-") for kind in asked)
-    for key, flag in SPECULATION_FLAGS.items():
+    usable = dict(SPECULATION_FLAGS) if drafting else {}
+    for kind in asked:
+        usable |= {key: flag for key, (flag, _) in NGRAM_OPTIONS.get(kind, {}).items()}
+    for key in type(speculation).model_fields:
         value = getattr(speculation, key)
-        if value is None:
+        if value is None or key in ("type", "draft", "draft_gpu_layers"):
             continue
-        if not drafting:
+        if key not in usable:
             raise UserError(f"server.speculation.{key}: has no effect on type {speculation.type!r}; remove the key")
         # `greedy` is what a build without this flag does anyway.
-        if flag not in engine.flags and value != "greedy":
-            raise UserError(f"server.speculation.{key}: {engine.binary} ({engine.build}) has no {flag}")
+        if usable[key] not in engine.flags and value != "greedy":
+            raise UserError(f"server.speculation.{key}: {engine.binary} ({engine.build}) has no {usable[key]}")
 
 
 SPECULATION_FLAGS = {
@@ -133,6 +137,22 @@ SPECULATION_FLAGS = {
     "synth_rates": "--spec-synth-rates",
 }
 """The keys of `server.speculation` that describe a model-drafted type, and their flags."""
+NGRAM_OPTIONS: Mapping[str, Mapping[str, tuple[str, int]]] = {
+    "ngram-mod": {
+        "ngram_match": ("--spec-ngram-mod-n-match", 24),
+        "ngram_min": ("--spec-ngram-mod-n-min", 48),
+        "ngram_max": ("--spec-ngram-mod-n-max", 64),
+    },
+    **{
+        kind: {
+            "ngram_size": (f"--spec-{kind}-size-n", 12),
+            "ngram_draft": (f"--spec-{kind}-size-m", 48),
+            "ngram_hits": (f"--spec-{kind}-min-hits", 1),
+        }
+        for kind in ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
+    },
+}
+"""The keys of each n-gram type, their flags, and llama-server's defaults, which are said aloud."""
 
 
 @lru_cache(maxsize=32)

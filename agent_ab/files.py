@@ -1,5 +1,6 @@
 """Files that are whole or not there, and locks between processes."""
 
+import errno
 import fcntl
 import os
 import time
@@ -7,10 +8,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from agent_ab.errors import ApparatusError
 from agent_ab.model import Event, Observer
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+"""What a disk that is full or breaks says; it says nothing about an arm."""
 WAIT_S = 0.2
 """How often a lock that another process holds is asked for again."""
+
+
+@contextmanager
+def on_disk(place: Path) -> Iterator[None]:
+    """Turn what a full or broken disk says in the block into an ApparatusError that names `place`; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        raise ApparatusError("disk", f"{error.filename or place} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -23,6 +38,20 @@ def appearing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def persist(root: Path) -> None:
+    """Have the disk hold `root`, and every file and directory below it, whatever happens to the power. Raises OSError."""
+    paths = [root]
+    for directory, inner, names in os.walk(root):
+        paths += [Path(directory) / name for name in (*inner, *names)]
+    for path in paths:
+        if not path.is_symlink():
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 @contextmanager

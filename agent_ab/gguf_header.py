@@ -8,7 +8,7 @@ import math
 import mmap
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gguf.constants import GGML_QUANT_SIZES, GGUF_DEFAULT_ALIGNMENT, GGMLQuantizationType, GGUFValueType
@@ -36,12 +36,26 @@ _DEEPEST_ARRAY = 4
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor, as the header lists it."""
+
+    shape: tuple[int, ...]
+    """In ggml's order: the row length first."""
+    offset: int
+    """Where it begins in the data section."""
+    size: int
+    """In bytes; 0 for a quantisation newer than the gguf package."""
+
+
+@dataclass(frozen=True, slots=True)
 class Header:
     """What a GGUF says about itself."""
 
     values: Mapping[str, Scalar]
     """Every key whose value is no array."""
     tensors: frozenset[str]
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    """The tensors by name; empty where only the names were put together."""
 
     def text(self, key: str) -> str:
         """Return a string's value, or an empty one."""
@@ -92,14 +106,15 @@ class _Reader:
             value = self._value(self._number(_WORD), 0)
             if value is not None:
                 values[key] = value
-        ends = dict(self._tensor() for _ in range(tensors))
+        entries = dict(self._tensor() for _ in range(tensors))
         alignment = values.get("general.alignment", GGUF_DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or alignment < 1:
             raise _Short(f"general.alignment is {alignment!r}")
-        end = math.ceil(self.at / alignment) * alignment + max(ends.values(), default=0)
+        last = max((entry.offset + entry.size for entry in entries.values()), default=0)
+        end = math.ceil(self.at / alignment) * alignment + last
         if end > len(self.data):
             raise _Short(f"its tensors end at byte {end:,}, the file at byte {len(self.data):,}")
-        return Header(values, frozenset(ends))
+        return Header(values, frozenset(entries), entries)
 
     def _skip(self, size: int) -> int:
         """Step over `size` bytes and return where they begin."""
@@ -147,14 +162,14 @@ class _Reader:
             return
         self._skip(len(self.data))
 
-    def _tensor(self) -> tuple[str, int]:
-        """Read one tensor's entry: its name, and where its data ends in the data section."""
+    def _tensor(self) -> tuple[str, Entry]:
+        """Read one tensor's entry: its name, its shape, and where its data lies in the data section."""
         name = self._string()
-        dimensions = [self._number(_LENGTH) for _ in range(self._number(_WORD))]
+        shape = tuple(self._number(_LENGTH) for _ in range(self._number(_WORD)))
         kind, offset = self._number(_WORD), self._number(_LENGTH)
         try:
             block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
         except ValueError:
             # A quantisation newer than the gguf package: its size is unknown, its beginning is not.
-            return name, offset
-        return name, offset + math.prod(dimensions) // block * size
+            return name, Entry(shape, offset, 0)
+        return name, Entry(shape, offset, math.prod(shape) // block * size)

@@ -35,6 +35,36 @@ class PairOutcome(StrEnum):
     VOID = "VOID"
 
 
+NOT_PLAYED = "not played"
+"""What the reason of an INVALID attempt begins with when it was its partner that broke."""
+
+
+class RunKind(StrEnum):
+    """What a run was asked to be."""
+
+    PAIR = "pair"
+    SUITE = "suite"
+    AA = "aa"
+    CONTROLS = "controls"
+    IMPORT = "import"
+
+
+class RunStatus(StrEnum):
+    """How a run stands. STOPPED: at a block's end, or interrupted; it can go on."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+
+
+class ServerLife(StrEnum):
+    """How long a model server lives; reported faults of speculation build up over its life."""
+
+    FRESH = "fresh"
+    PER_TASK = "per-task"
+    PER_RUN = "per-run"
+
+
 class SeedMode(StrEnum):
     """How the sampling seed of each request is chosen (the same in both arms)."""
 
@@ -90,6 +120,8 @@ class Event:
     """Since the step began."""
     limit_s: float | None = None
     """The step's time limit."""
+    lasting: bool = False
+    """Worth a line that stays."""
 
 
 Observer = Callable[[Event], None]
@@ -120,6 +152,19 @@ class Timings:
     draft_n: int | None = None
     """Drafted tokens; None (not 0) when nothing was drafted."""
     draft_n_accepted: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drafting:
+    """What a server counted of its speculation over some time."""
+
+    drafts: int
+    """Verification steps that had a draft to verify."""
+    drafted: int
+    """Drafted tokens."""
+    accepted: int
+    accepted_at: tuple[int, ...] = ()
+    """Accepted tokens by their position in the draft; empty when the server does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +220,8 @@ class ExchangeLog:
 
     exchanges: tuple[Exchange, ...]
     refused: tuple[RefusedRequest, ...]
+    bodies: int | None = None
+    """The log is so large that only its first exchanges, so many, come with their bodies; None: all do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +252,8 @@ class AgentRun:
     time_limit_s: float
     note: str = ""
     """Last words worth a reader's time: the error line, or which budget ended it."""
+    output_cut: bool = False
+    """It printed more than is kept of a transcript."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +298,18 @@ class ServerFacts:
     """The declared speculation (or its absence) was shown by the canary, /slots or the log."""
     proof: str
     """The proof in one sentence."""
+    draft_sha256: str = ""
+    """Of the separate draft model, or empty."""
+    unproven: tuple[str, ...] = ()
+    """What nobody proved of a server that somebody else started; with any of it, the pair is UNPROVEN."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCount:
+    """How many checks passed, where nothing more is known."""
+
+    passed: int
+    scored: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +339,14 @@ class Attempt:
     evidence: tuple[FileDigest, ...]
     settings: Mapping[str, Json] = field(default_factory=dict)
     """The arm's resolved settings."""
+    life_position: int = 0
+    """How many attempts its server had served before; always 0 when every attempt has a fresh one."""
+    machine: Json = None
+    """What the machine was and in what state, as `machine.record` saw it; None when it was not looked at."""
+    drafting: Drafting | None = None
+    """What the server counted of its drafts while the agent worked; None: it does not count them."""
+    counted: CheckCount | None = None
+    """Only of an imported attempt whose checks are not known one by one."""
 
     @property
     def scored(self) -> tuple[CheckResult, ...]:
@@ -287,7 +356,12 @@ class Attempt:
     @property
     def passed(self) -> int:
         """Return how many checks passed."""
-        return sum(c.status is CheckStatus.PASS for c in self.scored)
+        return self.counted.passed if self.counted else sum(c.status is CheckStatus.PASS for c in self.scored)
+
+    @property
+    def total(self) -> int:
+        """Return how many checks were scored."""
+        return self.counted.scored if self.counted else len(self.scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +371,8 @@ class ProofLine:
     name: str
     ok: bool
     detail: str
+    unproven: bool = False
+    """Nothing contradicts it, and nobody proved it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +408,16 @@ class Pair:
     """Where and why the two arms parted, as `parting.to_json` wrote it; None when there was nothing to compare."""
     aftermath: Json = None
     """How they went on from there, as `aftermath.to_json` wrote it."""
+    judgement: Json = None
+    """What the independent judge says of the difference, and both arms' symptoms, as `judgement.to_json` wrote it."""
+    block: int = 0
+    """Number of the block (one seed over all tasks) within the run."""
+    attempted: int = 1
+    """Which try of the planned pair this is; the tries before it are VOID."""
+    proven: bool = True
+    """False: nobody proved that only the declared variable differed (imported data)."""
+    again: bool = False
+    """The first pair of a server's life, played once more at its end: shows ageing, is no observation of its own."""
 
     @property
     def name(self) -> str:

@@ -1,14 +1,15 @@
 """Two attempts -> is the pair valid, what did it come to, which checks flipped. Pure."""
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
+from agent_ab import conditions
 from agent_ab.metrics import measure
 from agent_ab.model import (
     AgentEnd,
     Arm,
     Attempt,
+    Exchange,
     Flip,
     Json,
     Outcome,
@@ -17,10 +18,9 @@ from agent_ab.model import (
     ProofLine,
     ServerFacts,
 )
+from agent_ab.observations import ATTACHED
 from agent_ab.request_diff import as_sent, differences, explain_first, odd_requests
-
-VARIABLE_FLAGS: Mapping[str, tuple[str, ...]] = {"server.speculation": ("--spec-",)}
-"""Which flags of the server's command line a declared variable may change, by prefix."""
+from agent_ab.variable import ANYTHING, differ, first_digest, named, one_variable, same_world
 
 
 def prove(baseline: Attempt, candidate: Attempt, variable: str) -> tuple[ProofLine, ...]:
@@ -29,13 +29,15 @@ def prove(baseline: Attempt, candidate: Attempt, variable: str) -> tuple[ProofLi
     broken = [f"{a.arm}: {a.invalid_reason}" for a in arms if a.outcome is Outcome.INVALID]
     lines = [ProofLine("apparatus", not broken, "; ".join(broken) or "both attempts ran to their end")]
     if all(a.server for a in arms):
-        lines.append(_one_variable(baseline, candidate, variable))
-        lines.append(_arms_applied(arms))
+        lines += [one_variable(baseline, candidate, variable), _arms_applied(arms)]
+        if _attached(arms):
+            lines[1:] = [replace(line, unproven=True, detail=f"as far as is told: {line.detail}") for line in lines[1:]]
+            lines += _nobody_proved(arms)
     if all(a.manifest_sha256 for a in arms):
         lines.append(_same_start(baseline, candidate))
     if all(a.log for a in arms):
-        lines += [_same_first_request(baseline, candidate), _no_reuse(arms)]
-    lines.append(_same_world(baseline, candidate))
+        lines += [_same_first_request(baseline, candidate, variable), _no_reuse(arms)]
+    lines.append(_same_world(baseline, candidate, variable))
     lines.append(_complete_evidence(arms))
     return tuple(lines)
 
@@ -70,73 +72,35 @@ def judge(pair: Pair) -> Pair:
     proof = prove(pair.baseline, pair.candidate, pair.variable)
     return replace(
         pair,
+        proven=pair.proven and not any(line.unproven for line in proof),
         proof=proof,
         outcome=outcome(pair.baseline, pair.candidate, proof),
         flips=flips(pair.baseline, pair.candidate),
-        findings=(*_about_the_agent(pair.baseline), *_findings(pair.baseline), *_findings(pair.candidate)),
+        findings=(
+            *_about_the_agent(pair.baseline),
+            *_findings(pair.baseline),
+            *_findings(pair.candidate),
+            *conditions.differences(pair.baseline.machine, pair.candidate.machine),
+        ),
     )
-
-
-def _one_variable(baseline: Attempt, candidate: Attempt, variable: str) -> ProofLine:
-    left, right = baseline.server, candidate.server
-    assert left and right
-    drift = [name for name in _IDENTICAL if getattr(left, name) != getattr(right, name)]
-    allowed = VARIABLE_FLAGS.get(variable, ())
-    if _without(left.argv, allowed) != _without(right.argv, allowed):
-        drift.append("command line")
-    if _settings_drift(baseline, candidate, variable):
-        drift.append("settings")
-    changed = " ".join(_added(left.argv, right.argv)) or "nothing"
-    if drift:
-        return ProofLine("one variable", False, f"the arms also differ in: {', '.join(drift)}")
-    return ProofLine("one variable", True, f"{variable}: candidate has {changed}; all else is equal")
-
-
-_IDENTICAL = (
-    "environment",
-    "binary_sha256",
-    "build",
-    "model_sha256",
-    "chat_template_sha256",
-    "props",
-    "omitted_flags",
-)
-"""What ServerFacts must agree in whatever the variable is."""
-
-
-def _settings_drift(baseline: Attempt, candidate: Attempt, variable: str) -> bool:
-    def rest(settings: Mapping[str, Json]) -> Mapping[str, Json]:
-        return {k: v for k, v in settings.items() if k != variable and not k.startswith(variable + ".")}
-
-    return rest(baseline.settings) != rest(candidate.settings)
-
-
-def _without(argv: tuple[str, ...], prefixes: tuple[str, ...]) -> list[str]:
-    kept: list[str] = []
-    skipping = False
-    for word in argv:
-        if word.startswith("--") or (word.startswith("-") and not word[1:2].isdigit()):
-            skipping = word.startswith(prefixes) if prefixes else False
-        if not skipping:
-            kept.append(word)
-    return kept
-
-
-def _added(left: tuple[str, ...], right: tuple[str, ...]) -> list[str]:
-    matcher = difflib.SequenceMatcher(a=left, b=right, autojunk=False)
-    words: list[str] = []
-    for tag, _, _, start, end in matcher.get_opcodes():
-        if tag in ("insert", "replace"):
-            # A flag whose value changed is named with it.
-            first = start - 1 if start and not right[start].startswith("-") else start
-            words += right[first:end]
-    return words
 
 
 def _arms_applied(arms: tuple[Attempt, Attempt]) -> ProofLine:
     facts: list[tuple[Arm, ServerFacts]] = [(a.arm, a.server) for a in arms if a.server]
     detail = "; ".join(f"{arm}: {server.proof}" for arm, server in facts)
     return ProofLine("arms applied", all(server.speculation_proven for _, server in facts), detail)
+
+
+def _attached(arms: tuple[Attempt, Attempt]) -> bool:
+    """Return whether somebody else started a server of the pair."""
+    return any(a.server and a.server.unproven for a in arms)
+
+
+def _nobody_proved(arms: tuple[Attempt, Attempt]) -> Iterable[ProofLine]:
+    for attempt in arms:
+        if attempt.server and attempt.server.unproven:
+            detail = f"of the {attempt.arm}'s server nobody proved {'; '.join(attempt.server.unproven)}"
+            yield ProofLine(ATTACHED, True, detail, unproven=True)
 
 
 def _same_start(baseline: Attempt, candidate: Attempt) -> ProofLine:
@@ -150,7 +114,7 @@ def _same_start(baseline: Attempt, candidate: Attempt) -> ProofLine:
     )
 
 
-def _same_first_request(baseline: Attempt, candidate: Attempt) -> ProofLine:
+def _same_first_request(baseline: Attempt, candidate: Attempt, variable: str) -> ProofLine:
     name = "same first request"
     assert baseline.log and candidate.log
     for attempt in (baseline, candidate):
@@ -164,12 +128,37 @@ def _same_first_request(baseline: Attempt, candidate: Attempt) -> ProofLine:
     if left is None or right is None:
         silent = [a.arm.value for a, call in zip((baseline, candidate), calls, strict=True) if call is None]
         return ProofLine(name, True, f"no model call at all in: {', '.join(silent)}")
+    if keys := named(variable).request:
+        return _same_but_for(keys, left, right, variable, differ(baseline, candidate))
     if left.agent_sha256 != right.agent_sha256:
         detail = _explained(_first_sent(baseline), _first_sent(candidate))
         return ProofLine(name, False, f"sha256 {left.agent_sha256[:12]} and {right.agent_sha256[:12]}{detail}")
-    if left.server_sha256 != right.server_sha256:
+    # The name that an attached server has for its model is written over the agent's.
+    ours = tuple({"model"} & {*left.pinned, *right.pinned})
+    arrived = [first_digest(e.request, ours) if ours else e.server_sha256 for e in (left, right)]
+    if arrived[0] != arrived[1]:
         return ProofLine(name, False, "the agent asked the same, but different bytes reached the servers")
     return ProofLine(name, True, f"sha256 {left.agent_sha256} left both agents, {left.server_sha256[:12]} arrived")
+
+
+def _same_but_for(
+    keys: tuple[str, ...], left: Exchange, right: Exchange, variable: str, must_differ: bool
+) -> ProofLine:
+    """Compare two first requests as they reached the servers, without the `keys` that the variable changes."""
+    name = "same first request"
+    if ANYTHING in keys:
+        detail = _explained(as_sent(left.request, left.pinned), as_sent(right.request, right.pinned))
+        return ProofLine(name, True, f"not compared: the requests are {variable}'s own{detail}")
+    changed = {k: (left.request.get(k), right.request.get(k)) for k in keys}
+    told = [f"{k} ({_short(one)}, {_short(two)})" for k, (one, two) in changed.items() if one != two]
+    if must_differ and not told:
+        return ProofLine(name, False, f"{variable} differs in the settings and in no request: no arm")
+    one, two = (first_digest(e.request, keys) for e in (left, right))
+    without = f"without {', '.join(told or keys)}"
+    if one == two:
+        return ProofLine(name, True, f"sha256 {one} {without}, the variable itself")
+    rest = ({k: v for k, v in as_sent(e.request, e.pinned).items() if k not in keys} for e in (left, right))
+    return ProofLine(name, False, f"sha256 {one[:12]} and {two[:12]} {without}{_explained(*rest)}")
 
 
 def _first_sent(attempt: Attempt) -> Json:
@@ -204,11 +193,15 @@ def _no_reuse(arms: tuple[Attempt, Attempt]) -> ProofLine:
             if e.concurrent:
                 faults.append(f"{attempt.arm} exchange {e.index}: another request was open")
     counts = " and ".join(str(len(a.log.exchanges)) for a in arms if a.log)
+    if _attached(arms):
+        untold = sum(e.timings is None for a in arms if a.log for e in a.log.exchanges)
+        told = "; ".join(faults[:3]) or f"no cached token is reported in {counts} exchanges, {untold} report nothing"
+        return ProofLine("no reuse", True, f"as far as is told: {told}", unproven=True)
     return ProofLine("no reuse", not faults, "; ".join(faults[:3]) or f"cache_n is 0 in all of {counts} exchanges")
 
 
-def _same_world(baseline: Attempt, candidate: Attempt) -> ProofLine:
-    leaf = next(differences(dict(baseline.world), dict(candidate.world)), None)
+def _same_world(baseline: Attempt, candidate: Attempt, variable: str) -> ProofLine:
+    leaf = next(differences(same_world(baseline.world, variable), same_world(candidate.world, variable)), None)
     if leaf:
         return ProofLine("same world", False, f"{leaf.path}: {_short(leaf.left)} and {_short(leaf.right)}")
     return ProofLine("same world", True, f"sandbox {baseline.world.get('sandbox', {}).get('kind', '?')}, equal limits")
@@ -244,6 +237,8 @@ def _findings(attempt: Attempt) -> Iterable[str]:
         yield f"{attempt.arm}: the agent's end was: {attempt.agent.end}" + (
             f" ({attempt.agent.note})" if attempt.agent.note else ""
         )
+    if attempt.agent and attempt.agent.output_cut:
+        yield f"{attempt.arm}: the agent printed more than is kept, its transcript was cut"
     if metrics.http_errors:
         yield f"{attempt.arm}: {metrics.http_errors} of {metrics.turns} requests answered with an HTTP error"
     if metrics.broken_streams:
@@ -252,6 +247,9 @@ def _findings(attempt: Attempt) -> Iterable[str]:
         yield f"{attempt.arm}: {metrics.budget_stops} generations hit the response budget"
     for odd in odd_requests(attempt.log) if attempt.log else ():
         yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
+    if attempt.log and attempt.log.bodies is not None:
+        held = f"the first {attempt.log.bodies} of {len(attempt.log.exchanges)} exchanges"
+        yield f"{attempt.arm}: its exchange log is enormous; only {held} were compared word by word"
     refused = [r for r in attempt.log.refused if r.reason != "identity"] if attempt.log else []
     if refused:
         yield f"{attempt.arm}: the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"

@@ -2,13 +2,15 @@
 
 runs/<run>/
   run.json                     the resolved plan, written before anything starts
+  lives/<n>-<arm>.log          servers that serve several attempts: their whole output
   <pair>/
-    pair.json                  the finished pair, as `agent-ab show --json` prints it
+    pair.json                  the finished pair; the requests are in the exchange logs
     baseline/  candidate/
       settings.json            the arm's resolved settings
-      server.log  proxy.log    both streams of each child, whole
+      server.log  proxy.log    both streams of each child, whole (of a server that serves several: this attempt's part)
       exchanges.jsonl          what the proxy witnessed (docs/exchange-log.md)
       tokens.json              each reply's text, cut into tokens by the server's own tokenizer
+      prompts.json             each request's prompt, sampler and grammar, as the server made them
       agent.log                the agent's transcript and last words
       patch.diff               what the agent changed
       snapshot.tar             the frozen workspace that the checks judged
@@ -53,6 +55,11 @@ class AttemptPaths:
         return self.root / "tokens.json"
 
     @property
+    def prompts(self) -> Path:
+        """Return the path of what the server made of the requests."""
+        return self.root / "prompts.json"
+
+    @property
     def agent_log(self) -> Path:
         """Return the agent's transcript's path."""
         return self.root / "agent.log"
@@ -83,6 +90,11 @@ class RunPaths:
     def plan(self) -> Path:
         """Return the plan's path."""
         return self.root / "run.json"
+
+    @property
+    def lives(self) -> Path:
+        """Return the directory of the logs of servers that serve several attempts."""
+        return self.root / "lives"
 
     def pair(self, pair_id: str) -> Path:
         """Return the directory of one pair."""

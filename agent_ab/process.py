@@ -19,6 +19,8 @@ from typing import IO, Any
 
 import psutil
 
+from agent_ab import children
+
 POLL_S = 0.05
 """How often a waiting loop looks; short against anything that a person waits for."""
 DRAIN_S = 1.0
@@ -75,6 +77,7 @@ class Child:
         finally:
             self.signal_group(signal.SIGKILL)
             exit_code = self._popen.wait()
+            children.gone(self.pid)
         return exit_code
 
 
@@ -124,7 +127,7 @@ def _spawn(
     guard: bool = True,
 ) -> "subprocess.Popen[bytes]":
     _require_program(argv[0], env, cwd)
-    return subprocess.Popen(
+    popen = subprocess.Popen(
         [*(_guard() if guard else ()), *argv],
         env=dict(env),
         cwd=cwd,
@@ -134,6 +137,8 @@ def _spawn(
         pass_fds=fds,
         start_new_session=True,
     )
+    children.born(popen.pid)
+    return popen
 
 
 @contextmanager

@@ -1,16 +1,16 @@
-"""Signs of life on stderr: one live line on a terminal, plain lines elsewhere."""
+"""Signs of life on stderr: live lines on a terminal, plain lines elsewhere."""
 
 import time
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
 from agent_ab.model import Event, Step
 
 PLAIN_EVERY_S = 10.0
-"""Without a terminal, the agent's progress is printed so often."""
+"""Without a terminal, progress within a step is printed so often."""
 
 
 class Progress:
@@ -18,6 +18,10 @@ class Progress:
 
     def __init__(self, console: Console) -> None:
         """Show on `console`, which should be stderr, so that stdout holds results only."""
+        self.headline = ""
+        """What stands above the current step while it is shown live; empty: no such line."""
+        self.every_step = True
+        """Without a terminal, whether the end of each step is worth a line."""
         self._console = console
         self._live = Live(console=console, refresh_per_second=8, transient=True) if console.is_terminal else None
         self._printed_at = 0.0
@@ -32,7 +36,7 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the live line."""
+        """End the live lines."""
         if self._live:
             self._live.stop()
 
@@ -42,13 +46,24 @@ class Progress:
         if not line or line == self._last:
             return
         if self._live:
-            self._live.update(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))
-            if event.message == "ends":
+            step = Text(line, style="dim", no_wrap=True, overflow="ellipsis")
+            head = Text(self.headline, no_wrap=True, overflow="ellipsis")
+            self._live.update(Group(head, step) if self.headline else step)
+            if event.lasting or (event.message == "ends" and self.every_step):
                 self._console.print(Text(line, style="dim"))
-        elif event.message in ("begins", "ends", "saved") or time.monotonic() - self._printed_at >= PLAIN_EVERY_S:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-            self._printed_at = time.monotonic()
+        elif self._worth_a_line(event):
+            self.say(line)
         self._last = line
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._printed_at = time.monotonic()
+
+    def _worth_a_line(self, event: Event) -> bool:
+        if event.lasting or (self.every_step and event.message in ("begins", "ends", "saved")):
+            return True
+        return time.monotonic() - self._printed_at >= PLAIN_EVERY_S
 
 
 def describe(event: Event) -> str:

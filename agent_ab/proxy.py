@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import agent_ab
@@ -51,8 +51,16 @@ class ProxySettings:
     """sha256 that the first model request must have as it left the agent; None in a pair's first attempt."""
     max_tokens: int
     """Response budget in tokens, written where the agent sends none."""
+    declared: tuple[str, ...] = ()
+    """Keys of a request that the declared variable changes; then `expected_first` is `variable.first_digest`."""
     secrets: tuple[str, ...] = ()
     """Texts that must not reach the disk."""
+    model: str = ""
+    """What the server calls the model, when it does not know our name for it."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the server calls a sampling key, when it is not llama-server's name; empty: it has no such key."""
+    fixed: Mapping[str, Json] = field(default_factory=lambda: {"cache_prompt": False})
+    """More keys, written like those of the sampling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +252,19 @@ def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path) -> M
         "socket": str(socket.absolute()),
         "seed": settings.seed,
         "seed_mode": settings.seed_mode.value,
-        "sampling": settings.sampling.model_dump(mode="json"),
+        "sampling": _named(settings.sampling.model_dump(mode="json"), settings.names),
+        "fixed": dict(settings.fixed),
+        "model": settings.model,
         "task": settings.task,
         "repeat": settings.repeat,
         "max_tokens": settings.max_tokens,
         "expected_first": settings.expected_first,
+        "declared": list(settings.declared),
     }
+
+
+def _named(sampling: Mapping[str, Json], names: Mapping[str, str]) -> dict[str, Json]:
+    return {names.get(key, key): value for key, value in sampling.items() if names.get(key, key)}
 
 
 def _environment(settings: ProxySettings, scratch: Path) -> Mapping[str, str]:

@@ -9,9 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab import parting
+from agent_ab.judgement_view import judgement_data, judgement_view
 from agent_ab.metrics import Metrics, measure
-from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome
+from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine
 from agent_ab.store import pair_to_json
+from agent_ab.wording import visible
 
 SCHEMA = 1
 """Version of `pair_data`'s shape: 1, the first."""
@@ -33,6 +35,7 @@ def pair_data(pair: Pair, evidence: str) -> Json:
         "valid": pair.valid,
         "pair": pair_to_json(pair),
         "metrics": {arm.value: asdict(measure(pair.attempt(arm))) for arm in Arm},
+        "judgement": judgement_data(pair),
         "evidence": evidence,
     }
 
@@ -45,8 +48,14 @@ def pair_view(pair: Pair, evidence: str) -> RenderableType:
     parts += [Text(), _arm_table(pair), Text(), _proof_table(pair)]
     if pair.divergence is not None:
         parts += [Text(), *_divergence(pair)]
+    if pair.judgement is not None:
+        parts += [Text(), *judgement_view(pair)]
     if pair.findings:
-        parts += [Text(), Text("findings", style="bold"), *(Text(f"  - {finding}") for finding in pair.findings)]
+        parts += [
+            Text(),
+            Text("findings", style="bold"),
+            *(Text(f"  - {visible(finding)}") for finding in pair.findings),
+        ]
     parts += [Text(), Text(f"evidence   {evidence}"), Text(f"again      agent-ab show {pair.name}")]
     return Group(*parts)
 
@@ -81,6 +90,8 @@ def _headline(pair: Pair) -> Text:
     )
     if pair.valid:
         text.append(f"   {len(pair.flips)} checks flipped" if pair.flips else "   no check flipped")
+        if not pair.proven:
+            text.append("   UNPROVEN", style="bold yellow")
     else:
         faults = [f"{line.name}: {line.detail}" for line in pair.proof if not line.ok]
         text.append("   " + (faults[0] if faults else ""))
@@ -123,7 +134,7 @@ def _arm_table(pair: Pair) -> Table:
         table.add_column(name)
     arms = [(pair.attempt(arm), measure(pair.attempt(arm))) for arm in Arm]
     for label, cell in _ROWS.items():
-        table.add_row(label, *(cell(attempt, metrics) for attempt, metrics in arms))
+        table.add_row(label, *(Text(visible(cell(attempt, metrics))) for attempt, metrics in arms))
     return table
 
 
@@ -184,5 +195,11 @@ def _proof_table(pair: Pair) -> Table:
     table.add_column("")
     table.add_column("", overflow="fold")
     for line in pair.proof:
-        table.add_row(line.name, Text("ok", style="green") if line.ok else Text("NO", style="bold red"), line.detail)
+        table.add_row(line.name, _standing(line), Text(visible(line.detail)))
     return table
+
+
+def _standing(line: ProofLine) -> Text:
+    if not line.ok:
+        return Text("NO", style="bold red")
+    return Text("not proven", style="yellow") if line.unproven else Text("ok", style="green")

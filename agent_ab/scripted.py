@@ -2,7 +2,8 @@
 
 It is a `qwen35` model (gated delta net, attention and a real MTP block), the architecture of Qwen3.5 and later. Every
 block's output is zero, so the hidden state is the current token's embedding and the output matrix is a table
-"token -> next token". A reply is cut into whole-string tokens, each used once in the whole script. The chat template
+"token -> next token". The embeddings of what is said lie on one orbit of a rotation, in the order of saying: that is
+what the generated drafts (drafts.py) go on along. A reply is cut into whole-string tokens, each used once in the whole script. The chat template
 ends a prompt with the control token `<|sK|>`, K = number of assistant messages so far, which starts reply K; after the
 last reply the model says one short sentence.
 
@@ -10,6 +11,7 @@ A script (TOML):
 
     mtp_noise = 0.25                  # optional: share of the MTP block's guesses that are wrong ("the reply ends")
     [[turns]]
+    think = 3000                      # optional: about so many tokens of numbered thoughts come first
     say = "Let me look."
     [turns.call]                      # written in the Hermes form, which llama-server parses into a tool call
     name = "write"
@@ -39,10 +41,12 @@ from agent_ab.vocabulary import END, END_OF_TEXT, Vocabulary, control, cut_all, 
 Array = npt.NDArray[np.float32]
 
 _PACKAGE = Path(__file__).parent
-_TEMPLATE = _PACKAGE / "data" / "scripted_chat.jinja"
+TEMPLATE = _PACKAGE / "data" / "scripted_chat.jinja"
 _AGENT_FILES = (_PACKAGE / "agents" / "builtin_agent.py",)
-_GENERATOR_FILES = (_PACKAGE / "scripted.py", _PACKAGE / "vocabulary.py", _PACKAGE / "merges.py", _TEMPLATE)
+_GENERATOR_FILES = (_PACKAGE / "scripted.py", _PACKAGE / "vocabulary.py", _PACKAGE / "merges.py", TEMPLATE)
 
+NAME = "scripted"
+"""What the header of such a model calls itself."""
 LAST_WORDS = "The script ends here."
 """What the model says to a conversation that is longer than its script."""
 
@@ -50,8 +54,9 @@ MERGES = 1500
 """Merges learnt from the task's own text: 10 kB of prompt become about 2,500 tokens."""
 E, HEADS, KV_HEADS, HEAD, FEED = 64, 1, 1, 32, 32
 CONV, STATE, GROUPS, RANK, ROTATED, TRUNK = 4, 16, 1, 1, 16, 2
-GAIN = 40.0
-"""Scale of the table: the right token's logit is GAIN * sqrt(E)."""
+MTP_EMBEDDINGS = f"blk.{TRUNK}.nextn.embed_tokens.weight"
+STILL = 0.3
+"""The part of an embedding that its rotation leaves where it is."""
 MARGIN = 50.0
 """Least distance in nats between the right token and any other: far outside of what temperature 1.0 can bridge."""
 
@@ -67,6 +72,8 @@ class Call(Strict):
 class Turn(Strict):
     """One reply of a script."""
 
+    think: int = Field(0, ge=0, le=20_000)
+    """About so many tokens of numbered thoughts come before `say`."""
     say: str = ""
     call: Call | None = None
 
@@ -123,7 +130,7 @@ class Source:
 
 def _reply(turn: Turn, where: str, task_root: Path) -> str:
     """Return what a turn says. Raises UserError."""
-    text = turn.say
+    text = _thoughts(turn.think) + turn.say
     if turn.call is not None:
         arguments = dict(turn.call.arguments)
         if turn.call.content_from:
@@ -145,6 +152,11 @@ def _reply(turn: Turn, where: str, task_root: Path) -> str:
     return text
 
 
+def _thoughts(tokens: int) -> str:
+    """Return numbered thoughts, each about one token long: no piece of them occurs twice."""
+    return "".join(f"Case {number} holds. " for number in range(1, tokens + 1))
+
+
 def generate(script: Path, task_root: Path, out: Path) -> None:
     """Write the model that says `script` to `out`; equal inputs give equal bytes. Raises UserError."""
     write(Source.load(script, task_root), out)
@@ -152,20 +164,13 @@ def generate(script: Path, task_root: Path, out: Path) -> None:
 
 def write(source: Source, out: Path) -> None:
     """Write the model of `source` to `out`, whole or not at all. Raises UserError, OSError."""
-    texts = [*source.replies, LAST_WORDS]
-    merges = learn_merges(source.corpus, MERGES)
-    vocabulary = Vocabulary.start(merges, len(texts))
-    cuts = cut_all(texts, vocabulary, str(source.script))
-    chains = [[vocabulary.ids[control(k)], *map(vocabulary.say, cut)] for k, cut in enumerate(cuts)]
-    for line in filter(vocabulary.can_say, lines_of(source.corpus)):
-        vocabulary.say(line)
-    table = _table(chains, len(vocabulary.tokens), vocabulary.ids[END], source.mtp_noise)
+    spoken = speak(source)
     with appearing(out) as partial:
-        _write(partial, vocabulary, merges, table, last=len(source.replies))
+        _write(partial, spoken.vocabulary, spoken.merges, spoken.table, last=spoken.last)
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class Table:
     """The table "token -> next token", as (vocabulary, E) matrices."""
 
     embeddings: Array
@@ -174,14 +179,35 @@ class _Table:
     """What the MTP block sees instead of `embeddings`: a wrong guess sees a token that ends the reply."""
 
 
-def _table(chains: Sequence[Sequence[int]], size: int, end: int, noise: float) -> _Table:
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A script as tokens: what any model that says it is made of."""
+
+    vocabulary: Vocabulary
+    merges: Sequence[Pair]
+    table: Table
+    last: int
+    """Number of the reply that is said to a conversation longer than the script."""
+
+
+def speak(source: Source) -> Spoken:
+    """Return the tokens of `source` and which follows which. Raises UserError."""
+    texts = [*source.replies, LAST_WORDS]
+    merges = learn_merges(source.corpus, MERGES)
+    vocabulary = Vocabulary.start(merges, len(texts))
+    cuts = cut_all(texts, vocabulary, str(source.script))
+    chains = [[vocabulary.ids[control(k)], *map(vocabulary.say, cut)] for k, cut in enumerate(cuts)]
+    for line in filter(vocabulary.can_say, lines_of(source.corpus)):
+        vocabulary.say(line)
+    table = _table(chains, len(vocabulary.tokens), vocabulary.ids[END], source.mtp_noise)
+    return Spoken(vocabulary, merges, table, len(source.replies))
+
+
+def _table(chains: Sequence[Sequence[int]], size: int, end: int, noise: float) -> Table:
     """Return the table of `chains`, in which every other token, and each chain's last, is followed by `end`."""
     rng = np.random.default_rng(1)
     sources = [token for chain in chains for token in chain[:-1]]
-    codes = rng.standard_normal((len(sources), E)).astype(np.float32)
-    # Dimension 0 is kept for "the reply ends here", at right angles to every code.
-    codes[:, 0] = 0
-    codes /= np.linalg.norm(codes, axis=1, keepdims=True)
+    codes = orbit(len(sources))
     likeness = codes @ codes.T
     np.fill_diagonal(likeness, 0)
     gain = np.float32(MARGIN / (np.sqrt(E) * (1 - likeness.max())))
@@ -195,12 +221,36 @@ def _table(chains: Sequence[Sequence[int]], size: int, end: int, noise: float) -
     guesses = embeddings.copy()
     wrong = rng.choice(len(sources), round(noise * len(sources)), replace=False)
     guesses[np.array(sources)[wrong]] = embeddings[end]
-    return _Table(embeddings, output, guesses)
+    return Table(embeddings, output, guesses)
 
 
-def _write(out: Path, vocabulary: Vocabulary, merges: Sequence[Pair], table: _Table, last: int) -> None:
+def rotation() -> Array:
+    """Return the (E, E) matrix that leads from one said token's embedding to the next one's."""
+    matrix = np.eye(E)
+    for first, angle in zip(range(2, E, 2), _angles(), strict=True):
+        cos, sin = np.cos(angle), np.sin(angle)
+        matrix[first : first + 2, first : first + 2] = [[cos, -sin], [sin, cos]]
+    return matrix.astype(np.float32)
+
+
+def orbit(length: int) -> Array:
+    """Return (length, E) unit vectors, each the rotation of the one before, no two of them alike.
+
+    Dimension 0 is kept for "the reply ends here", at right angles to all; dimension 1 is the same in all.
+    """
+    turns = np.arange(length)[:, None] * _angles()
+    planes = np.stack([np.cos(turns), np.sin(turns)], axis=2).reshape(length, E - 2)
+    still = np.broadcast_to([0.0, STILL], (length, 2))
+    return np.concatenate([still, planes * np.sqrt((1 - STILL**2) / (E / 2 - 1))], axis=1).astype(np.float32)
+
+
+def _angles() -> npt.NDArray[np.float64]:
+    return np.random.default_rng(3).uniform(0, np.pi, E // 2 - 1)
+
+
+def _write(out: Path, vocabulary: Vocabulary, merges: Sequence[Pair], table: Table, last: int) -> None:
     writer = gguf.GGUFWriter(out, "qwen35")
-    writer.add_name("scripted")
+    writer.add_name(NAME)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_context_length(131072)
     writer.add_embedding_length(E)
@@ -230,7 +280,7 @@ def _write(out: Path, vocabulary: Vocabulary, merges: Sequence[Pair], table: _Ta
     writer.add_eos_token_id(vocabulary.ids[END])
     writer.add_pad_token_id(vocabulary.ids[END_OF_TEXT])
     writer.add_add_bos_token(False)
-    writer.add_chat_template(_TEMPLATE.read_text(encoding="utf-8").replace("LAST", str(last)))
+    writer.add_chat_template(TEMPLATE.read_text(encoding="utf-8").replace("LAST", str(last)))
     for name, array in _tensors(table):
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
     writer.write_header_to_file()
@@ -239,7 +289,7 @@ def _write(out: Path, vocabulary: Vocabulary, merges: Sequence[Pair], table: _Ta
     writer.close()
 
 
-def _tensors(table: _Table) -> Iterator[tuple[str, Array]]:
+def _tensors(table: Table) -> Iterator[tuple[str, Array]]:
     """Yield every tensor; a block's own output is zero, so only the table speaks."""
     rng = np.random.default_rng(2)
 
@@ -280,9 +330,9 @@ def _tensors(table: _Table) -> Iterator[tuple[str, Array]]:
         yield block + "ffn_gate.weight", some(FEED, E)
         yield block + "ffn_up.weight", some(FEED, E)
         yield block + "ffn_down.weight", zeros(E, FEED)
-    block = f"blk.{TRUNK}.nextn."
+    block = MTP_EMBEDDINGS.removesuffix("embed_tokens.weight")
     # The block's input is concat(embedding, hidden state); the embedding alone passes.
     yield block + "eh_proj.weight", np.concatenate([np.eye(E, dtype=np.float32), zeros(E, E)], axis=1)
     yield block + "enorm.weight", ones(E)
     yield block + "hnorm.weight", ones(E)
-    yield block + "embed_tokens.weight", table.guesses
+    yield MTP_EMBEDDINGS, table.guesses

@@ -1,23 +1,19 @@
 """Start, prove, watch and stop one model server."""
 
-import os
 import secrets
-import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import psutil
 
-from agent_ab import process, server_log, server_proof
+from agent_ab import process, server_counters, server_log, server_proof
 from agent_ab.config import ArmSettings
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError
-from agent_ab.model import Json, ServerFacts, Step
+from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models import Model
 from agent_ab.server_command import (
     HOST,
@@ -27,28 +23,16 @@ from agent_ab.server_command import (
     environment,
     refuse_system_config,
 )
+from agent_ab.server_counters import Counters
+from agent_ab.server_watch import StallWatch, Usage, free_port, require_free, require_gone, usage_of
 
 __all__ = ["Command", "Server", "Usage", "command", "free_port", "new_key", "started"]
 
 STOP_PATIENCE_S = (10.0, 5.0)
 """TERM, and TERM again: the first hangs while a request is in flight, the second ends the server at once."""
-GONE_S = 3.0
 CANARY_S = 600.0
 TOKENIZE_S = 60.0
 """Time for one short answer; a large model on a slow CPU needs minutes."""
-BUSY_SHARE = 0.05
-"""Below this share of one core a loading server is idle: answering our own polls takes about a hundredth."""
-GROWTH_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a server's process uses."""
-
-    rss_bytes: int
-    cpu_s: float
-    """User and system time since it started."""
-    threads: int
 
 
 class Server:
@@ -57,11 +41,14 @@ class Server:
     def __init__(self, asked: server_proof.Asked, child: process.Child, port: int, key: str) -> None:
         """Wrap `child`; use `started`, which makes the child and stops it."""
         self.child = child
+        self.pid: int | None = child.pid
         self.url = f"http://{HOST}:{port}"
         self.log = asked.log
         self._asked, self._key = asked, key
         self._counter: server_log.RequestCounter | None = None
         self._own_requests = 0
+        self._watch: StallWatch | None = None
+        self._before = Counters()
 
     def wait_ready(self, tick: Callable[[float], None] | None = None) -> None:
         """Wait until the model is loaded, calling `tick` with the elapsed seconds.
@@ -70,7 +57,7 @@ class Server:
         stood still for `load_stall_s`.
         """
         begin = time.monotonic()
-        watch = _StallWatch(self)
+        watch = StallWatch(self.log, self.usage)
         limit_s = self._asked.settings.server.load_stall_s
         with self._client(timeout_s=2.0) as client:
             while True:
@@ -93,6 +80,7 @@ class Server:
             self.child.wait(1.0)
             self.check_alive("during its canary request")
             raise ApparatusError(Step.SERVER, f"llama-server does not answer as one: {error}", self.log) from None
+        self._before = self._counters()
         text = self._log_text()
         self._counter = server_log.request_counter(text)
         self._own_requests = self._counter.count(text) if self._counter else 0
@@ -118,6 +106,30 @@ class Server:
         except (httpx.HTTPError, ValueError) as error:
             raise ApparatusError(Step.SERVER, f"cannot tokenize: {error}", self.log) from None
 
+    def render(self, body: Mapping[str, Json]) -> str | None:
+        """Return the prompt that the server makes of a chat request; None when it refuses or cannot tell."""
+        reply = self._told("/apply-template", body)
+        return reply.get("prompt") if isinstance(reply.get("prompt"), str) else None
+
+    def settings_of(self, body: Mapping[str, Json]) -> Json:
+        """Return the `generation_settings` that a chat request of this shape gets, its grammar included; None: unknown.
+
+        One word is asked and one token generated: neither changes what the settings are.
+        """
+        asked = {**body, "messages": [{"role": "user", "content": "-"}], "stream": False, "cache_prompt": False}
+        reply = self._told("/v1/chat/completions", {**asked, "max_tokens": 0, "verbose": True})
+        verbose = reply.get("__verbose")
+        return verbose.get("generation_settings") if isinstance(verbose, dict) else None
+
+    def _told(self, path: str, body: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the answer to a question that only evidence depends on; empty when there is none."""
+        try:
+            with self._client(TOKENIZE_S) as client:
+                reply = client.post(path, json=body).json()
+        except (httpx.HTTPError, ValueError):
+            return {}
+        return reply if isinstance(reply, dict) else {}
+
     def check_alive(self, when: str = "while serving") -> None:
         """Raise ApparatusError with the server's own first error lines when it has ended."""
         code = self.child.exit_code()
@@ -125,15 +137,36 @@ class Server:
             why = server_log.explain_exit(code, self._log_text())
             raise ApparatusError(Step.SERVER, f"llama-server ended {when}, {why}", self.log)
 
+    def check_working(self, answered: int) -> None:
+        """Raise ApparatusError when the process has ended, or stands still although a request is open.
+
+        `answered` of the agent's requests have come to their end. Call it often while the agent works.
+        """
+        self.check_alive()
+        self._watch = self._watch or StallWatch(self.log, self.usage)
+        limit_s = self._asked.settings.server.load_stall_s
+        # An idle server stands still, too: only then is its log asked.
+        if self._watch.still_s() >= limit_s:
+            self._watch = None
+            if self.requests() > answered:
+                message = f"llama-server hangs: with a request open, its log and CPU stood still for {limit_s:g} s"
+                raise ApparatusError(Step.SERVER, message, self.log)
+
     def usage(self) -> Usage | None:
         """Return what the process uses now, or None when it is gone."""
+        return usage_of(self.child.pid)
+
+    def drafting(self) -> Drafting | None:
+        """Return what the server says it drafted since `prove`; None when this build does not count it."""
+        return self._counters().since(self._before)
+
+    def _counters(self) -> Counters:
         try:
-            handle = psutil.Process(self.child.pid)
-            with handle.oneshot():
-                times = handle.cpu_times()
-                return Usage(handle.memory_info().rss, times.user + times.system, handle.num_threads())
-        except psutil.Error:
-            return None
+            with self._client(TOKENIZE_S) as client:
+                reply = client.get("/metrics")
+        except httpx.HTTPError:
+            return Counters()
+        return server_counters.read(reply.text) if reply.status_code == httpx.codes.OK else Counters()
 
     def _client(self, timeout_s: float) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self._key}"}
@@ -144,34 +177,13 @@ class Server:
 
     def _settled(self) -> str:
         """Return the log when it has stood still for a moment: the server writes it a little after the fact."""
-        text, deadline = self._log_text(), time.monotonic() + server_proof.LOG_LAG_S
+        size, deadline = self.log.stat().st_size, time.monotonic() + server_proof.LOG_LAG_S
         while time.monotonic() < deadline and self.child.exit_code() is None:
             time.sleep(process.POLL_S)
-            before, text = text, self._log_text()
-            if before == text:
+            before, size = size, self.log.stat().st_size
+            if before == size:
                 break
-        return text
-
-
-class _StallWatch:
-    """Tell how long a loading server has shown no sign of work."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._since = time.monotonic()
-        self._mark = self._look()
-
-    def _look(self) -> tuple[int, int, float]:
-        usage = self._server.usage() or Usage(0, 0.0, 0)
-        return self._server.log.stat().st_size, usage.rss_bytes, usage.cpu_s
-
-    def still_s(self) -> float:
-        now = time.monotonic()
-        (log, rss, cpu), (log_then, rss_then, cpu_then) = self._look(), self._mark
-        worked = cpu - cpu_then > max(0.1, BUSY_SHARE * (now - self._since))
-        if log != log_then or abs(rss - rss_then) >= GROWTH_BYTES or worked:
-            self._since, self._mark = now, (log, rss, cpu)
-        return now - self._since
+        return self._log_text()
 
 
 @contextmanager
@@ -194,7 +206,7 @@ def started(
     """
     refuse_system_config()
     line = command(engine, settings, model, port, seed)
-    _require_free(port)
+    require_free(port)
     with tempfile.TemporaryDirectory(prefix="agent-ab-server-") as home:
         env = environment(engine, key, Path(home))
         asked = server_proof.Asked(engine, settings, model, line, comparable_environment(env), log)
@@ -208,14 +220,7 @@ def started(
             raise ApparatusError(Step.SERVER, f"{engine.binary} cannot be started: {error.strerror}", log) from None
         finally:
             if child is not None:
-                _require_gone(child, port, log)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+                require_gone(child, port, log)
 
 
 def new_key() -> str:
@@ -228,44 +233,3 @@ def _healthy(client: httpx.Client) -> bool:
         return client.get("/health").status_code == httpx.codes.OK
     except httpx.TransportError:
         return False
-
-
-def _listening(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((HOST, port)) == 0
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        # As the server does: a port of a closed connection may be used again.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise ApparatusError(Step.SERVER, f"port {port} is taken by another process: {error.strerror}") from None
-
-
-def _group_alive(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    # What is left may be a zombie that a container's first process never reaps.
-    return any(_group_of(other.pid) == group and process.exists(other.pid) for other in psutil.process_iter())
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
-
-
-def _require_gone(child: process.Child, port: int, log: Path) -> None:
-    deadline = time.monotonic() + GONE_S
-    while _group_alive(child.pid) or _listening(port):
-        if time.monotonic() > deadline:
-            what = f"process group {child.pid}" if _group_alive(child.pid) else f"port {port}"
-            raise ApparatusError(Step.SERVER, f"{what} of llama-server is still there after it was stopped", log)
-        time.sleep(process.POLL_S)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab.config import ArmSettings, Sampling, Speculation
-from agent_ab.engine import SPECULATION_FLAGS, SYSTEM_PATH, Engine
+from agent_ab.engine import NGRAM_OPTIONS, SPECULATION_FLAGS, SYSTEM_PATH, Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Step
 from agent_ab.models import Model
@@ -40,6 +40,7 @@ RESERVED = frozenset(
     ]
 )
 """Options that are ours: `--spec-type` accumulates, and the rest would hide the server from its own proof."""
+DRAFT_FLAG = "--spec-draft-model"
 SECRET = "<key>"
 PRIVATE = "<private directory>"
 
@@ -55,7 +56,7 @@ class Command:
     @property
     def comparable(self) -> tuple[str, ...]:
         """Return argv without what may differ between attempts: program, model file and port (all proven elsewhere)."""
-        hidden = {"--port": "<port>", "--model": "<model>"}
+        hidden = {"--port": "<port>", "--model": "<model>", DRAFT_FLAG: "<draft>"}
         shown = [hidden.get(before, word) for before, word in zip(self.argv, self.argv[1:], strict=False)]
         return ("llama-server", *shown)
 
@@ -83,7 +84,7 @@ def command(engine: Engine, settings: ArmSettings, model: Model, port: int, seed
         builder.add(("--chat-template-file", Path(server.chat_template_file).expanduser().absolute()))
     if server.reasoning_budget is not None:
         builder.add(("--reasoning-budget", server.reasoning_budget))
-    _speculation(builder, server.speculation)
+    _speculation(builder, server.speculation, model)
     start = (str(engine.binary), "--model", str(model.path.absolute()), "--host", HOST, "--port", str(port))
     return Command((*start, *builder.argv, *server.extra_args), tuple(builder.omitted))
 
@@ -103,6 +104,10 @@ class _Builder:
     def add(self, *pairs: tuple[str, object]) -> None:
         for flag, value in pairs:
             self._put(flag, str(value))
+
+    def known(self, *pairs: tuple[str, object]) -> None:
+        """Add those that the build knows; what only this arm uses is not noted, or the arms would seem to drift."""
+        self.add(*(pair for pair in pairs if pair[0] in self._flags))
 
     def lacks(self, *flags: str) -> None:
         """Note those of `flags` that the build lacks, though this arm does not ask for them."""
@@ -124,12 +129,21 @@ def _sampling(builder: _Builder, sampling: Sampling, seed: int) -> None:
     builder.add(("--xtc-probability", 0), ("--mirostat", 0))
 
 
-def _speculation(builder: _Builder, speculation: Speculation) -> None:
+def _speculation(builder: _Builder, speculation: Speculation, model: Model) -> None:
     """Add the declared speculation; the baseline gets `none` and no draft option (a draft model would imply a type)."""
+    kinds = [kind.strip() for kind in speculation.type.split(",")]
     builder.add(("--spec-type", speculation.type))
-    if not any(kind.strip().startswith("draft-") for kind in speculation.type.split(",")):
+    for kind in kinds:
+        for key, (flag, default) in NGRAM_OPTIONS.get(kind, {}).items():
+            value = getattr(speculation, key)
+            builder.known((flag, default if value is None else value))
+    if not any(kind.startswith("draft-") for kind in kinds):
         builder.lacks(*SPECULATION_FLAGS.values())
         return
+    if model.draft:
+        layers = speculation.draft_gpu_layers
+        builder.add((DRAFT_FLAG, model.draft.path.absolute()))
+        builder.known(("--spec-draft-ngl", "all" if layers is None else layers))
     defaults = {"n_max": 3, "n_min": 0, "p_min": 0.0, "sampling": "greedy", "kv_type_k": "f16", "kv_type_v": "f16"}
     for key, flag in SPECULATION_FLAGS.items():
         value = getattr(speculation, key)

@@ -103,6 +103,7 @@ def prove(client: httpx.Client, asked: Asked) -> ServerFacts:
         log_line=seen.log_line,
         speculation_proven=judgement.proven,
         proof=judgement.sentence,
+        draft_sha256=asked.model.draft.sha256 if asked.model.draft else "",
     )
 
 

@@ -1,6 +1,6 @@
-"""SQLModel rows <-> model, in one SQLite file. Bulky evidence stays on disk, named here with its sha256."""
+"""The database: one SQLite file of runs and their finished pairs. Bulky evidence stays on disk, named with its sha256."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,26 +10,17 @@ from typing import Any
 
 import alembic.command
 import alembic.config
-from pydantic import TypeAdapter
-from sqlalchemy import Engine, event
-from sqlalchemy.exc import DatabaseError
-from sqlmodel import Session, SQLModel, create_engine, select
+from sqlalchemy import Connection, Engine, event, func
+from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlmodel import Session, col, create_engine, delete, select
 
-from agent_ab.errors import UserError
-from agent_ab.model import (
-    Arm,
-    Attempt,
-    CheckResult,
-    CheckStatus,
-    Exchange,
-    ExchangeLog,
-    FileDigest,
-    Json,
-    Pair,
-    RefusedRequest,
-    Timings,
-)
+from agent_ab.errors import ApparatusError, UserError
+from agent_ab.model import NOT_PLAYED, Arm, Json, Outcome, Pair, PairOutcome
+from agent_ab.rows import attempt_data, attempt_rows, pair_data, pair_from_json, pair_row, pair_to_json
+from agent_ab.schedule import digest
 from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow, RunRow
+
+__all__ = ["PairState", "RunRecord", "RunSummary", "Store", "pair_from_json", "pair_to_json"]
 
 BUSY_S = 30.0
 """How long a statement waits for another process's write."""
@@ -43,31 +34,72 @@ class RunSummary:
     created_at: str
     profile: str
     pairs: int
+    """Rows of pairs, VOID tries included."""
+    kind: str = "pair"
+    status: str = "finished"
+    blocks: int = 1
+    outcomes: tuple[tuple[PairOutcome, int], ...] = ()
+    """How many rows of each outcome there are."""
 
 
-_ATTEMPT: TypeAdapter[Attempt] = TypeAdapter(Attempt)
-_PAIR: TypeAdapter[Pair] = TypeAdapter(Pair)
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run's row: the plan, stored before anything started, and how it stands."""
+
+    id: str
+    created_at: str
+    ended_at: str | None
+    status: str
+    """`running`, `finished` or `stopped`."""
+    note: str
+    kind: str
+    profile: str
+    version: str
+    plan: Json
+    plan_sha256: str
+    blocks: int
+    """How many blocks are planned by now."""
+    policy: Json
+    policy_sha256: str | None
 
 
-def pair_to_json(pair: Pair) -> Json:
-    """Return `pair` as JSON-able data; `pair_from_json` is its inverse."""
-    return _PAIR.dump_python(pair, mode="json")
+@dataclass(frozen=True, slots=True)
+class PairState:
+    """What the schedule must know of a pair that is in the database."""
+
+    id: str
+    task: str
+    seed: int
+    repeat: int
+    block: int
+    attempted: int
+    again: bool
+    outcome: PairOutcome
+    saved_at: str
 
 
-def pair_from_json(data: Json) -> Pair:
-    """Return the pair that `pair_to_json` wrote. Raises pydantic.ValidationError."""
-    return _PAIR.validate_python(data)
+@dataclass(frozen=True, slots=True)
+class VoidTry:
+    """A try of a pair that does not count."""
+
+    pair: str
+    arm: Arm | None
+    """Whose attempt was INVALID; None when both ran to their end and were no pair."""
+    reason: str
 
 
 class Store:
     """One database file, migrated to the present schema when opened."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or create the database at `path`. Raises UserError when it is not ours or cannot be written."""
+    def __init__(self, path: Path, busy_s: float = BUSY_S) -> None:
+        """Open or create the database at `path`, in which a statement waits up to `busy_s` for another process's write.
+
+        Raises UserError when it is not ours or cannot be written.
+        """
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _connect(path)
+            self._engine = _connect(path, busy_s)
             _migrate(self._engine)
         except (DatabaseError, OSError) as error:
             reason = getattr(error, "orig", None) or error
@@ -77,33 +109,139 @@ class Store:
         """Close every connection."""
         self._engine.dispose()
 
-    def save_run(self, run_id: str, profile: str, version: str, plan: Json) -> None:
-        """Record a run's plan before anything starts."""
+    def save_run(
+        self,
+        run_id: str,
+        profile: str,
+        version: str,
+        plan: Json,
+        *,
+        kind: str = "pair",
+        blocks: int = 1,
+        policy: Json = None,
+    ) -> None:
+        """Record a run's plan, and the policy that will judge it, before anything starts."""
+        row = RunRow(
+            id=run_id,
+            created_at=_now(),
+            version=version,
+            profile=profile,
+            kind=kind,
+            plan=plan,
+            plan_sha256=digest(plan),
+            blocks=blocks,
+            policy=policy,
+            policy_sha256=None if policy is None else digest(policy),
+        )
         with self._write() as session:
-            session.add(RunRow(id=run_id, created_at=_now(), version=version, profile=profile, plan=plan))
+            session.add(row)
+
+    def end_run(self, run_id: str, status: str, note: str = "") -> None:
+        """Record how a run ended, or (status `running`) that it goes on."""
+        with self._write() as session:
+            row = session.get_one(RunRow, run_id)
+            row.status, row.note = status, note
+            row.ended_at = None if status == "running" else _now()
+            session.add(row)
+
+    def set_blocks(self, run_id: str, blocks: int) -> None:
+        """Record that a run has been extended to `blocks` blocks."""
+        with self._write() as session:
+            row = session.get_one(RunRow, run_id)
+            row.blocks = blocks
+            session.add(row)
+
+    def forget_run(self, run_id: str) -> bool:
+        """Remove the row of a run that holds no pair; return whether there was one."""
+        with self._write() as session:
+            row = session.get(RunRow, run_id)
+            if row is None or session.exec(select(PairRow.id).where(PairRow.run_id == run_id)).first():
+                return False
+            session.exec(delete(RunRow).where(col(RunRow.id) == run_id))
+            return True
 
     def save_pair(self, pair: Pair) -> None:
         """Record a finished pair, whole or not at all."""
         with self._write() as session:
-            session.add(_pair_row(pair))
+            session.add(pair_row(pair, _now()))
             session.flush()
             for attempt in (pair.baseline, pair.candidate):
-                for row in _attempt_rows(pair, attempt):
+                for row in attempt_rows(pair, attempt):
                     session.add(row)
 
     def runs(self) -> tuple[RunSummary, ...]:
         """Return every run, newest first."""
+        counted = select(PairRow.run_id, PairRow.outcome, func.count()).group_by(PairRow.run_id, PairRow.outcome)
         with Session(self._engine) as session:
-            pairs = [row.run_id for row in session.exec(select(PairRow))]
+            counts: dict[str, dict[str, int]] = {}
+            for run_id, outcome, count in session.exec(counted):
+                counts.setdefault(run_id, {})[outcome] = count
             rows = session.exec(select(RunRow)).all()
         rows = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
-        return tuple(RunSummary(row.id, row.created_at, row.profile, pairs.count(row.id)) for row in rows)
+        return tuple(_summary(row, counts.get(row.id, {})) for row in rows)
+
+    def run(self, run_id: str) -> RunRecord:
+        """Return one run. Raises UserError."""
+        with Session(self._engine) as session:
+            row = session.get(RunRow, run_id)
+        if row is None:
+            raise UserError(f"{self.path}: no run {run_id!r}; `agent-ab runs` lists them")
+        return RunRecord(**row.model_dump())
+
+    def latest_run(self, kind: str, profile: str, plan_sha256: str | None = None) -> RunRecord | None:
+        """Return the newest run of `kind` of the profile so named, with the plan that has `plan_sha256` if it is given."""
+        found = select(RunRow).where(RunRow.kind == kind, RunRow.profile == profile)
+        if plan_sha256 is not None:
+            found = found.where(RunRow.plan_sha256 == plan_sha256)
+        with Session(self._engine) as session:
+            row = session.exec(found.order_by(col(RunRow.created_at).desc(), col(RunRow.id).desc())).first()
+        return None if row is None else RunRecord(**row.model_dump())
+
+    def pair_states(self, run_id: str) -> tuple[PairState, ...]:
+        """Return the finished pairs of a run, VOID tries included, in the order in which they were saved."""
+        names = PairState.__dataclass_fields__
+        with Session(self._engine) as session:
+            rows = session.exec(select(PairRow).where(PairRow.run_id == run_id)).all()
+            states = [
+                PairState(**{name: getattr(row, name) for name in names} | {"outcome": PairOutcome(row.outcome)})
+                for row in rows
+            ]
+        return tuple(sorted(states, key=lambda state: (state.saved_at, state.id)))
+
+    def durations(self, profile: str) -> dict[str, list[float]]:
+        """Return how many seconds each pair of a profile took whose arms were both played, by task."""
+        both = select(PairRow.task, func.sum(AttemptRow.duration_s)).join(
+            AttemptRow, (col(AttemptRow.run_id) == PairRow.run_id) & (col(AttemptRow.pair_id) == PairRow.id)
+        )
+        both = both.join(RunRow, col(RunRow.id) == PairRow.run_id).where(RunRow.profile == profile)
+        both = both.where(PairRow.outcome != PairOutcome.VOID, col(PairRow.proven))
+        found: dict[str, list[float]] = {}
+        with Session(self._engine) as session:
+            for task, seconds in session.exec(both.group_by(PairRow.run_id, PairRow.id, PairRow.task)):
+                found.setdefault(task, []).append(seconds)
+        return found
+
+    def voids(self, run_id: str) -> tuple[VoidTry, ...]:
+        """Return the VOID tries of a run, in the order of their names, with the arm whose attempt broke."""
+        pairs = select(PairRow.id, PairRow.outcome, PairRow.proof).where(PairRow.run_id == run_id)
+        broken = select(AttemptRow.pair_id, AttemptRow.arm, AttemptRow.invalid_reason).where(
+            AttemptRow.run_id == run_id, AttemptRow.outcome == Outcome.INVALID
+        )
+        with Session(self._engine) as session:
+            arms = {pair: (Arm(arm), why) for pair, arm, why in session.exec(broken) if not why.startswith(NOT_PLAYED)}
+            rows = session.exec(pairs.where(PairRow.outcome == PairOutcome.VOID)).all()
+        voids = []
+        for pair_id, _, proof in sorted(rows):
+            unproven = next((f"{line['name']}: {line['detail']}" for line in proof if not line["ok"]), "")
+            arm, reason = arms.get(pair_id, (None, unproven))
+            voids.append(VoidTry(pair_id, arm, reason))
+        return tuple(voids)
 
     def pair_names(self) -> tuple[str, ...]:
         """Return the names of all pairs, oldest first."""
         with Session(self._engine) as session:
-            rows = session.exec(select(PairRow)).all()
-        return tuple(f"{row.run_id}/{row.id}" for row in sorted(rows, key=lambda r: (r.saved_at, r.run_id, r.id)))
+            rows = session.exec(select(PairRow.saved_at, PairRow.run_id, PairRow.id)).all()
+        return tuple(f"{run_id}/{pair_id}" for _, run_id, pair_id in sorted(rows))
 
     def load_pair(self, name: str) -> Pair:
         """Return one pair by `<run>/<pair>`; exchanges come without their bodies. Raises UserError."""
@@ -112,26 +250,25 @@ class Store:
             row = session.get(PairRow, (run_id, pair_id))
             if row is None:
                 raise UserError(f"{self.path}: no pair {name!r}; `agent-ab pairs` lists them")
-            attempts = {arm: _load_attempt(session, run_id, pair_id, arm) for arm in Arm}
-        return pair_from_json(
-            {
-                "run": row.run_id,
-                "id": row.id,
-                "task": row.task,
-                "seed": row.seed,
-                "repeat": row.repeat,
-                "first_arm": row.first_arm,
-                "variable": row.variable,
-                "baseline": attempts[Arm.BASELINE],
-                "candidate": attempts[Arm.CANDIDATE],
-                "proof": row.proof,
-                "outcome": row.outcome,
-                "flips": row.flips,
-                "findings": row.findings,
-                "divergence": row.divergence,
-                "aftermath": row.aftermath,
-            }
-        )
+            return pair_from_json(pair_data(row, {arm: _attempt(session, row, arm) for arm in Arm}))
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Give a session for other modules' own queries; nothing that is changed in it stays."""
+        with Session(self._engine) as session:
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Give a session whose changes are kept whole or not at all. Raises UserError when they cannot be written."""
+        with self._write() as session:
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """Give a connection for statements that only read."""
+        with self._engine.connect() as connection:
+            yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
@@ -139,13 +276,32 @@ class Store:
             try:
                 yield session
                 session.commit()
+            except OperationalError as error:
+                session.rollback()
+                raise ApparatusError("database", f"{self.path} cannot be written: {error.orig}") from error
             except DatabaseError as error:
                 session.rollback()
                 raise UserError(f"{self.path}: cannot be written: {error.orig}") from error
 
 
-def _connect(path: Path) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_S})
+def _summary(row: RunRow, counts: Mapping[str, int]) -> RunSummary:
+    outcomes = tuple((outcome, counts[outcome.value]) for outcome in PairOutcome if outcome.value in counts)
+    return RunSummary(
+        row.id, row.created_at, row.profile, sum(counts.values()), row.kind, row.status, row.blocks, outcomes
+    )
+
+
+def _attempt(session: Session, pair: PairRow, arm: Arm) -> Json:
+    def rows(table: Any) -> Sequence[Any]:
+        of_attempt = (table.run_id == pair.run_id, table.pair_id == pair.id, table.arm == arm.value)
+        return session.exec(select(table).where(*of_attempt)).all()
+
+    row = session.get_one(AttemptRow, (pair.run_id, pair.id, arm.value))
+    return attempt_data(row, rows(CheckRow), rows(ExchangeRow), rows(EvidenceRow))
+
+
+def _connect(path: Path, busy_s: float) -> Engine:
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": busy_s})
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: Any) -> None:
@@ -166,137 +322,3 @@ def _migrate(engine: Engine) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
-
-
-def _pair_row(pair: Pair) -> PairRow:
-    data = pair_to_json(pair)
-    return PairRow(
-        run_id=pair.run,
-        id=pair.id,
-        task=pair.task,
-        seed=pair.seed,
-        repeat=pair.repeat,
-        first_arm=pair.first_arm,
-        variable=pair.variable,
-        outcome=pair.outcome,
-        proof=data["proof"],
-        flips=data["flips"],
-        findings=data["findings"],
-        divergence=data["divergence"],
-        aftermath=data["aftermath"],
-        saved_at=_now(),
-    )
-
-
-_OWN_TABLES = {"checks", "log", "evidence"}
-
-
-def _attempt_rows(pair: Pair, attempt: Attempt) -> Iterable[SQLModel]:
-    key: dict[str, Any] = {"run_id": pair.run, "pair_id": pair.id, "arm": attempt.arm.value}
-    body = _ATTEMPT.dump_python(attempt, mode="json", exclude=_OWN_TABLES)
-    if attempt.log:
-        body["refused"] = [_REFUSED.dump_python(r, mode="json") for r in attempt.log.refused]
-    yield AttemptRow(
-        **key,
-        outcome=attempt.outcome,
-        position=attempt.position,
-        started_at=attempt.started_at,
-        duration_s=attempt.duration_s,
-        agent_s=attempt.agent.duration_s if attempt.agent else None,
-        agent_end=attempt.agent.end if attempt.agent else None,
-        passed=attempt.passed,
-        scored=len(attempt.scored),
-        edited_production=attempt.patch.edited_production if attempt.patch else None,
-        invalid_reason=attempt.invalid_reason,
-        body=body,
-    )
-    for ordinal, check in enumerate(attempt.checks):
-        yield CheckRow(
-            **key,
-            check_id=check.id,
-            scored=check.scored,
-            ordinal=ordinal,
-            status=check.status,
-            reason=check.reason,
-            rule=check.rule,
-            duration_s=check.duration_s,
-        )
-    for exchange in attempt.log.exchanges if attempt.log else ():
-        yield _exchange_row(key, exchange)
-    for file in attempt.evidence:
-        yield EvidenceRow(**key, path=file.path, sha256=file.sha256, size=file.size, mode=file.mode)
-
-
-_REFUSED: TypeAdapter[RefusedRequest] = TypeAdapter(RefusedRequest)
-_TIMING_COLUMNS = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms", "cache_n", "draft_n", "draft_n_accepted")
-
-
-def _exchange_row(key: dict[str, Any], exchange: Exchange) -> ExchangeRow:
-    timings: dict[str, Any] = {name: getattr(exchange.timings, name, None) for name in _TIMING_COLUMNS}
-    return ExchangeRow(
-        **key,
-        ordinal=exchange.index,
-        path=exchange.path,
-        agent_sha256=exchange.agent_sha256,
-        server_sha256=exchange.server_sha256,
-        status=exchange.status,
-        finish_reason=exchange.finish_reason,
-        error=exchange.error,
-        **timings,
-        started_s=exchange.started_s,
-        first_byte_s=exchange.first_byte_s,
-        last_byte_s=exchange.last_byte_s,
-        tool_calls=len(exchange.tool_calls),
-        concurrent=exchange.concurrent,
-        streamed=exchange.streamed,
-        pinned=dict(exchange.pinned),
-    )
-
-
-def _load_attempt(session: Session, run_id: str, pair_id: str, arm: Arm) -> Json:
-    def rows(table: Any) -> Any:
-        return session.exec(
-            select(table).where(table.run_id == run_id, table.pair_id == pair_id, table.arm == arm.value)
-        ).all()
-
-    row = session.get(AttemptRow, (run_id, pair_id, arm.value))
-    assert row is not None
-    body = dict(row.body)
-    refused = body.pop("refused", None)
-    checks = [
-        CheckResult(c.check_id, CheckStatus(c.status), c.reason, c.rule, c.scored, c.duration_s, None)
-        for c in sorted(rows(CheckRow), key=lambda c: c.ordinal)
-    ]
-    exchanges = [_load_exchange(e) for e in sorted(rows(ExchangeRow), key=lambda e: e.ordinal)]
-    log = (
-        None if refused is None else ExchangeLog(tuple(exchanges), tuple(_REFUSED.validate_python(r) for r in refused))
-    )
-    evidence = [FileDigest(e.path, e.sha256, e.size, e.mode) for e in sorted(rows(EvidenceRow), key=lambda e: e.path)]
-    return body | {"checks": checks, "log": log, "evidence": evidence}
-
-
-def _load_exchange(row: ExchangeRow) -> Exchange:
-    timings = None
-    if row.prompt_n is not None:
-        timings = Timings(**{name: getattr(row, name) for name in _TIMING_COLUMNS})
-    return Exchange(
-        index=row.ordinal,
-        path=row.path,
-        agent_sha256=row.agent_sha256,
-        server_sha256=row.server_sha256,
-        request=None,
-        pinned=row.pinned,
-        status=row.status,
-        content="",
-        reasoning="",
-        tool_calls=tuple(None for _ in range(row.tool_calls)),
-        finish_reason=row.finish_reason,
-        usage=None,
-        timings=timings,
-        error=row.error,
-        started_s=row.started_s,
-        first_byte_s=row.first_byte_s,
-        last_byte_s=row.last_byte_s,
-        concurrent=row.concurrent,
-        streamed=row.streamed,
-    )

@@ -23,11 +23,23 @@ class RunRow(SQLModel, table=True):
     created_at: str
     version: str
     profile: str
+    kind: str = "pair"
+    """What was asked for: `pair`, `suite`, `aa`, `controls`, `import`."""
+    status: str = "running"
+    """`running`, `finished`, or `stopped` (at a block end, or interrupted); `note` says why."""
+    note: str = ""
+    ended_at: str | None = None
     plan: Json = Field(sa_column=Column(JSON, nullable=False))
+    plan_sha256: str = ""
+    blocks: int = 1
+    """How many blocks are planned by now; `--extend` adds to them, the plan itself never changes."""
+    policy: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    """The decision's policy as it stood before the run."""
+    policy_sha256: str | None = None
 
 
 class PairRow(SQLModel, table=True):
-    """One finished pair."""
+    """One finished pair; a VOID one that was played again stays, its successor's id ends in `.2`, `.3`."""
 
     __tablename__ = "pair"
     run_id: str = Field(primary_key=True, foreign_key="run.id")
@@ -35,6 +47,14 @@ class PairRow(SQLModel, table=True):
     task: str = Field(index=True)
     seed: int
     repeat: int
+    block: int = 0
+    """Number of the block, one seed over all tasks, within the run; a run stops and grows in whole blocks."""
+    attempted: int = 1
+    """Which try of the planned pair this is."""
+    proven: bool = True
+    """False: nobody proved that only the declared variable differed (imported data)."""
+    again: bool = False
+    """The first pair of a server's life, played once more at its end: shows ageing, is no observation of its own."""
     first_arm: str
     variable: str
     outcome: str
@@ -43,6 +63,7 @@ class PairRow(SQLModel, table=True):
     findings: Json = Field(sa_column=Column(JSON, nullable=False))
     divergence: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     aftermath: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    judgement: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
     saved_at: str
 
 
@@ -56,6 +77,8 @@ class AttemptRow(SQLModel, table=True):
     arm: str = Field(primary_key=True)
     outcome: str
     position: int
+    life_position: int = 0
+    """How many attempts its server had served before."""
     started_at: str
     duration_s: float
     agent_s: float | None
@@ -64,6 +87,8 @@ class AttemptRow(SQLModel, table=True):
     scored: int
     edited_production: bool | None
     invalid_reason: str
+    conversation_sha256: str = ""
+    """Of all that the model said, in order; empty when it is not known, or when the row is older than the column."""
     body: Json = Field(sa_column=Column(JSON, nullable=False))
 
 
@@ -127,3 +152,38 @@ class EvidenceRow(SQLModel, table=True):
     sha256: str
     size: int
     mode: int
+
+
+class MarkRow(SQLModel, table=True):
+    """What a person says of one flip. Of several marks on the same flip the last one stands; none is deleted."""
+
+    __tablename__ = "mark"
+    __table_args__ = (_of_pair(),)
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: str
+    pair_id: str
+    check_id: str
+    kind: str
+    """`real`, `flaky check`, `environment`."""
+    note: str = ""
+    made_at: str
+    reruns: Json = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
+    """Of a `flaky check`: its verdicts on both frozen snapshots, `{"baseline": [...], "candidate": [...]}`."""
+    quarantined: bool = False
+    """The check disagreed with itself on the same snapshot: it counts in neither arm."""
+
+
+class RegradeRow(SQLModel, table=True):
+    """One attempt's snapshot judged again by the checks of a later day; the first results stay where they are."""
+
+    __tablename__ = "regrade"
+    __table_args__ = (_of_attempt(),)
+    id: int | None = Field(default=None, primary_key=True)
+    run_id: str
+    pair_id: str
+    arm: str
+    made_at: str
+    version: str
+    task_sha256: str
+    """Of the task as it stood then."""
+    results: Json = Field(sa_column=Column(JSON, nullable=False))

@@ -126,13 +126,23 @@ class Ledger:
             except Unreadable as error:
                 return self._refuse(method, path, body, now_s, "unreadable", str(error))
             digest = sha256(body)
-            if self._turns == 0 and self._settings.expected_first not in (None, digest):
+            pinned = pin(read, self._settings, self._turns)
+            if self._turns == 0 and self._settings.expected_first not in (None, self._identity(digest, pinned)):
                 self._parted = True
                 return self._refuse(method, path, body, now_s, "identity", request=read.value)
-            passage = Passage(path, digest, pin(read, self._settings, self._turns), self._turns, concurrent, now_s)
+            passage = Passage(path, digest, pinned, self._turns, concurrent, now_s)
             self._turns += 1
         self._open.append(passage)
         return passage
+
+    def _identity(self, digest: str, pinned: Pinned) -> str:
+        """Return what must be equal of two first requests (agent_ab/variable.py computes the same)."""
+        if not self._settings.declared:
+            return digest
+        value = self._redact.json(pinned.value)
+        return sha256(
+            dumps({key: inner for key, inner in value.items() if key not in self._settings.declared}).encode()
+        )
 
     def close(self, passage: Passage, broken: str | None) -> dict[str, Json]:
         """Return the line of a passage that ended; `broken` says why its transport did so early, or is None."""

@@ -4,8 +4,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 Json = Any
@@ -45,6 +45,13 @@ class Settings:
     max_tokens: int
     expected_first: str | None
     """sha256 that the first model request must have as it left the agent; None: any."""
+    declared: Sequence[str] = ()
+    """Top-level keys that the declared variable changes: with any, `expected_first` is of the request as it goes to the
+    server, without them."""
+    fixed: Mapping[str, Json] = field(default_factory=lambda: {"cache_prompt": False})
+    """More keys, written where the agent sends none."""
+    model: str = ""
+    """What the server calls the model; written over the agent's own name for it, unless empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +147,12 @@ def pin(body: Body, settings: Settings, turn: int) -> Pinned:
     A missing member is written before the closing brace, a null is replaced in its place, and every other byte stays
     as the agent sent it; with nothing to write the body is the agent's own.
     """
-    wanted: dict[str, Json] = {"seed": seed_for(settings, turn), **settings.sampling, "cache_prompt": False}
+    wanted: dict[str, Json] = {"seed": seed_for(settings, turn), **settings.sampling, **settings.fixed}
     if all(body.value.get(key) is None for key in _TOKENS_KEYS):
         wanted["max_tokens"] = settings.max_tokens
     written = {key: value for key, value in wanted.items() if body.value.get(key) is None}
+    if settings.model and body.value.get("model") != settings.model:
+        written["model"] = settings.model
     pinned = dict(written)
     if body.value.get("stream") is True:
         options = body.value.get("stream_options")

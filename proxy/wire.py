@@ -205,7 +205,7 @@ class Reply:
         if value.get("error") is not None:
             self._fail(_message(value["error"]))
         self.usage = _usage(value.get("usage")) or self.usage
-        self.timings = _timings(value.get("timings")) or self.timings
+        self.timings = _timings(value.get("timings")) or _vllm_timings(value.get("metrics"), self.usage) or self.timings
         for choice in _dicts(value.get("choices")):
             if choice.get("index", 0) == 0:
                 self._choice(choice)
@@ -268,3 +268,27 @@ def _timings(timings: Json) -> dict[str, float]:
     kept: dict[str, float] = {k: timings[k] for k in (*_COUNTS, *_DRAFTS) if type(timings.get(k)) is int}
     kept |= {k: float(timings[k]) for k in _DURATIONS if type(timings.get(k)) in (int, float) and timings[k] < 1e12}
     return kept if all(k in kept for k in (*_COUNTS, *_DURATIONS)) else {}
+
+
+def _vllm_timings(metrics: Json, usage: dict[str, int] | None) -> dict[str, float]:
+    """Return vLLM's per-request metrics in the form of llama-server's `timings`; empty when a part is missing.
+
+    Its generation time begins with the first token, as llama-server's does in builds that count one token less.
+    """
+    if not isinstance(metrics, dict) or not usage:
+        return {}
+    durations = metrics.get("time_to_first_token_ms"), metrics.get("generation_time_ms")
+    cached = usage.get("prompt_tokens_details.cached_tokens", 0)
+    told: dict[str, Json] = {
+        "prompt_n": usage.get("prompt_tokens", -1) - cached,
+        "predicted_n": usage.get("completion_tokens", -1),
+        "cache_n": cached,
+        "prompt_ms": durations[0],
+        "predicted_ms": durations[1],
+    }
+    drafting = metrics.get("speculative_decoding")
+    # As llama-server, which tells nothing of drafts when there were none.
+    if isinstance(drafting, dict) and drafting.get("num_draft_tokens"):
+        told["draft_n"] = drafting["num_draft_tokens"]
+        told["draft_n_accepted"] = drafting.get("num_accepted_draft_tokens")
+    return {} if min(told["prompt_n"], told["predicted_n"]) < 0 else _timings(told)

@@ -1,5 +1,7 @@
 """Run the command line as a user does, in a directory of its own."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -45,3 +47,17 @@ def agent_ab(cwd: Path, *words: object, env: dict[str, str] | None = None, timeo
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def here(cwd: Path, *words: object) -> Done:
+    """Run `agent-ab` with `words` in `cwd`, in this very process: quicker where no process needs to be its own."""
+    from agent_ab.cli import run_command
+
+    said, told = io.StringIO(), io.StringIO()
+    argv, sys.argv = sys.argv, ["agent-ab", *map(str, words)]
+    try:
+        with contextlib.chdir(cwd), contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+            status = run_command()
+    finally:
+        sys.argv = argv
+    return Done(status, said.getvalue(), told.getvalue())

@@ -1,5 +1,6 @@
 """Shared fixtures. What is under tests/live starts the real parts and must leave nothing running."""
 
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,3 +80,16 @@ def scripted(transfer_repair: Task) -> models.Model:
 def smollm2(transfer_repair: Task) -> models.Model:
     """Return SmolLM2 with its fitted MTP block."""
     return models.resolve(ModelFile(source="smollm2-mtp"), transfer_repair, ignore)
+
+
+@pytest.fixture(scope="session")
+def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with runs.db and runs/: both control suites, 4 tasks x 2 seeds, as they were played.
+
+    Played by `agent-ab run --profile scripted-known-bad` and `--profile scripted-placebo`, packed by
+    `tar cJf tests/golden/suites.tar.xz runs.db runs` after `sqlite3 runs.db "pragma wal_checkpoint(truncate)"`.
+    """
+    place = tmp_path_factory.mktemp("recorded")
+    with tarfile.open(ROOT / "tests" / "golden" / "suites.tar.xz") as packed:
+        packed.extractall(place, filter="data")
+    return place

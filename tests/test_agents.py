@@ -62,3 +62,9 @@ def test_template_without_tools_is_refused_with_the_way_out() -> None:
     agents.require_tools({"chat_template_caps": QWEN3})
     with pytest.raises(UserError, match=r'set agent\.protocol = "json"'):
         agents.require_tools({"chat_template_caps": SMOLLM2})
+
+
+@pytest.mark.parametrize("kind", ["command", "oracle", "nop"])
+def test_a_prompt_for_an_agent_that_has_none_is_refused(kind: str) -> None:
+    with pytest.raises(UserError, match=r"agent\.prompt: has no effect on agent\.kind"):
+        agents.prepare(Agent.model_validate({"kind": kind, "prompt": "Be brief."}), SandboxKind.BWRAP, lambda _: None)

@@ -58,6 +58,13 @@ def test_request_streams_and_holds_budget_and_six_tools(workspace: Path) -> None
     assert not {"seed", "temperature", "top_p", "top_k"} & set(request)
 
 
+def test_a_prompt_of_the_settings_stands_in_place_of_the_agents_own_first_words(workspace: Path) -> None:
+    plain, other = (run_agent(workspace, [DONE], prompt=p).model.requests[0]["messages"] for p in ("", "Be {brief}."))
+    assert plain[0]["content"].startswith("You are a coding agent. You work alone in ")
+    assert other[0]["content"].startswith("Be {brief}.\n\nFiles:\n") and other[1:] == plain[1:]
+    assert other[0]["content"].partition("Files:")[2] == plain[0]["content"].partition("Files:")[2]
+
+
 def test_first_request_depends_on_nothing_but_settings_and_workspace(tmp_path: Path, workspace: Path) -> None:
     for number in range(40):
         (workspace / f"f{number * 7 % 40}.txt").write_text(str(number))

@@ -7,6 +7,7 @@ import pytest
 from agent_ab.config import differing, load_profile, load_seeds
 from agent_ab.errors import UserError
 from agent_ab.model import Arm
+from agent_ab.variable import named
 
 ROOT = Path(__file__).parent.parent
 GOOD = """
@@ -37,8 +38,9 @@ def refusal(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize("path", sorted((ROOT / "profiles").glob("*.toml")), ids=lambda p: p.stem)
 def test_every_shipped_profile_loads_and_differs_in_its_variable_only(path: Path) -> None:
     profile = load_profile(path.stem, path.parent)
-    names = differing(profile.arm(Arm.BASELINE), profile.arm(Arm.CANDIDATE))
-    assert names and all(name.startswith(profile.variable) for name in names)
+    for one in [profile.only(name) for name in profile.candidates] or [profile]:
+        names = differing(one.arm(Arm.BASELINE), one.arm(Arm.CANDIDATE))
+        assert names and all(named(profile.variable).covers(name) for name in names)
     assert profile.description
 
 
@@ -71,6 +73,27 @@ def test_broken_toml_names_the_line(tmp_path: Path) -> None:
 def test_a_difference_outside_the_declared_variable_is_refused_before_anything_runs(tmp_path: Path) -> None:
     message = refusal(tmp_path, GOOD + "[candidate.agent]\nmax_turns = 3\n")
     assert "agent.max_turns" in message and "server.speculation" in message
+
+
+def test_a_variable_that_nothing_is_known_of_is_refused_with_its_neighbours(tmp_path: Path) -> None:
+    message = refusal(tmp_path, GOOD.replace('"server.speculation"', '"server.kv_typ"'))
+    assert "key 'variable'" in message and "server.kv_type" in message
+
+
+def test_a_variable_may_cover_settings_that_belong_together(tmp_path: Path) -> None:
+    arms = '[candidate.server]\nkv_type_k = "q8_0"\nkv_type_v = "q8_0"\n'
+    text = GOOD.split("[baseline")[0].replace("server.speculation", "server.kv_type") + arms
+    load(tmp_path, text)
+    assert "server.kv_type_v" in refusal(tmp_path, text.replace('"server.kv_type"', '"server.kv_type_k"'))
+
+
+def test_several_candidates_are_each_checked_and_named(tmp_path: Path) -> None:
+    base = GOOD.split("[candidate")[0]
+    arms = '[candidates.two.server.speculation]\ntype = "draft-mtp"\nn_max = 2\n[candidates.four.server]\n'
+    load(tmp_path, base + arms)
+    assert "'candidates.four.server.nonsense'" in refusal(tmp_path, base + arms + "nonsense = 1\n")
+    assert "of candidates.four differ in server.context" in refusal(tmp_path, base + arms + "context = 8192\n")
+    assert "both 'candidate' and 'candidates'" in refusal(tmp_path, GOOD + arms)
 
 
 def test_the_arm_order_comes_from_the_seeds_file() -> None:

@@ -116,3 +116,33 @@ def test_a_line_that_is_not_json_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path, golden())
     path.write_bytes(path.read_bytes().replace(b'{"kind": "models"', b'{"kind": models'))
     assert "line 2: the line: Invalid JSON" in fault(path)
+
+
+def with_bodies(tmp_path: Path, count: int, body: Callable[[int], str]) -> Path:
+    """Write a log of `count` exchanges, each with the messages of all before it and one of its own."""
+    start, *rest = golden()
+    exchange = next(line for line in rest if line["kind"] == "exchange")
+    lines = [start]
+    messages: list[dict[str, str]] = []
+    for index in range(count):
+        messages.append({"role": "user", "content": body(index)})
+        lines.append({**exchange, "index": index, "content": "said", "request": {"messages": list(messages)}})
+    return written(tmp_path, [*lines, {"kind": "end", "exchanges": count, "refused": 0, "models": 0}])
+
+
+def test_what_is_equal_in_two_requests_is_held_once(tmp_path: Path) -> None:
+    log = read_log(with_bodies(tmp_path, 3, lambda index: f"message {index}"))
+    first, second, third = (exchange.request["messages"] for exchange in log.exchanges)
+    assert [message["content"] for message in third] == ["message 0", "message 1", "message 2"]
+    assert first[0] is second[0] is third[0] and second[1] is third[1]
+    assert log.bodies is None
+
+
+def test_beyond_a_limit_exchanges_come_without_bodies_and_with_all_their_figures(tmp_path: Path) -> None:
+    path = with_bodies(tmp_path, 6, lambda index: str(index) * 10_000)
+    log = read_log(path, kept_bytes=40_000)
+    assert log.bodies == 3 and len(log.exchanges) == 6
+    assert [exchange.request is None for exchange in log.exchanges] == [False] * 3 + [True] * 3
+    kept, bare = log.exchanges[2], log.exchanges[3]
+    assert kept.content and not bare.content and not bare.reasoning
+    assert (bare.timings, bare.status, len(bare.tool_calls)) == (kept.timings, 200, len(kept.tool_calls))

@@ -32,14 +32,27 @@ def test_importing_the_package_prints_nothing_and_touches_no_file(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda p: p.stem)
-def test_every_module_is_named_by_a_test_file(module: Path) -> None:
-    tests = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}
-    if module.parent.name == "cli" or module.stem == "__main__":
-        # As a user has them: test_cli in the process, test_command as a program.
-        assert {"test_cli", "test_command"} <= tests
-    else:
-        assert f"test_{module.stem}" in tests
+def imported_by_tests() -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+    return found
+
+
+def test_every_module_is_tested_by_name_by_import_or_with_its_package() -> None:
+    tests, imported = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}, imported_by_tests()
+    packages = {"cli", "page"} if {"test_cli", "test_command", "test_page"} <= tests else set()
+    untested = [
+        module.relative_to(ROOT).as_posix()
+        for module in MODULES
+        if f"test_{module.stem}" not in tests
+        and ".".join(module.relative_to(ROOT).with_suffix("").parts) not in imported
+        and module.parent.name not in packages
+        and module.stem != "__main__"
+    ]
+    assert untested == []
 
 
 @pytest.mark.parametrize("module", [*MODULES, *sorted((ROOT / "proxy").glob("*.py"))], ids=lambda p: p.stem)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from agent_ab import models
-from agent_ab.config import ModelFile, Speculation
+from agent_ab.config import Draft, ModelFile, Speculation
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Task
 from tests.conftest import ignore
@@ -208,3 +208,60 @@ def test_stripping_the_head_of_a_real_layout_is_seen(tmp_path: Path) -> None:
     assert "were stripped" in broken.mtp_reason
     plain = models.inspect(without_mtp(whole.path, tmp_path / "plain.gguf", keep_key=False))
     assert "announces no MTP block" in plain.mtp_reason
+
+
+def draft(tmp_path: Path, architecture: str) -> Speculation:
+    path = tiny(tmp_path / f"{architecture}.gguf", architecture=architecture, heads=0, tensors=TRUNK)
+    return Speculation(type="draft-eagle3", draft=Draft(path=str(path)))
+
+
+def test_a_draft_is_found_by_its_path_and_told_by_its_header(tmp_path: Path) -> None:
+    model = models.inspect(tiny(tmp_path / "m.gguf"))
+    fits = draft(tmp_path, "eagle3")
+    with_it = models.with_draft(model, fits, ignore)
+    assert with_it.draft is not None and with_it.draft.architecture == "eagle3" and len(with_it.draft.sha256) == 64
+    models.require(with_it, fits)
+
+
+def test_a_draft_of_another_kind_is_refused_before_a_server_ignores_it(tmp_path: Path) -> None:
+    model = models.inspect(tiny(tmp_path / "m.gguf"))
+    wrong = draft(tmp_path, "llama")
+    with pytest.raises(UserError, match="does not fit draft-eagle3: its architecture is llama, not eagle3"):
+        models.require(models.with_draft(model, wrong, ignore), wrong)
+    plain = draft(tmp_path, "eagle3").model_copy(update={"type": "draft-simple"})
+    with pytest.raises(UserError, match="its architecture is eagle3, not that of a whole model"):
+        models.require(models.with_draft(model, plain, ignore), plain)
+
+
+def test_a_type_that_drafts_by_a_file_needs_one_and_others_take_none(tmp_path: Path) -> None:
+    model = models.inspect(tiny(tmp_path / "m.gguf"))
+    for kind in sorted(models.DRAFTED_BY_A_FILE):
+        with pytest.raises(UserError, match=r"name it in speculation\.draft"):
+            models.require(model, Speculation(type=kind))
+    own = Speculation(type="draft-mtp", draft=Draft(source="self"))
+    with pytest.raises(UserError, match="has no effect"):
+        models.require(models.with_draft(model, own, ignore), own)
+    with pytest.raises(UserError, match="names no file"):
+        models.with_draft(model, Speculation(type="draft-simple", draft=Draft()), ignore)
+
+
+def test_a_generated_draft_is_written_once(tmp_path: Path, cache: Path) -> None:
+    model = models.resolve(ModelFile(source="scripted", script="solve"), task(tmp_path), ignore)
+    speculation = Speculation(type="draft-simple", n_max=2, draft=Draft(source="generated"))
+    said: list[Event] = []
+    first, again = (models.with_draft(model, speculation, said.append) for _ in range(2))
+    assert first == again and len(said) == 1
+    assert [path.parent for path in cache.rglob("*.gguf") if path == first.draft.path] == [cache / "drafts"]  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="no draft can be generated for type 'draft-dspark'"):
+        models.with_draft(model, speculation.model_copy(update={"type": "draft-dspark"}), ignore)
+
+
+def test_our_own_models_come_in_another_quantisation_and_a_file_does_not(tmp_path: Path) -> None:
+    own = task(tmp_path)
+    plain, small = (
+        models.resolve(ModelFile(source="scripted", script="solve", quantisation=kind), own, ignore)
+        for kind in ("", "q8_0")
+    )
+    assert plain.sha256 != small.sha256 and small.path.stat().st_size < plain.path.stat().st_size
+    with pytest.raises(UserError, match="llama-quantize"):
+        models.resolve(ModelFile(path="m.gguf", quantisation="q8_0"), own, ignore)

@@ -92,6 +92,12 @@ def test_the_slim_variant_has_a_prompt_of_its_own_and_four_tools() -> None:
     assert set(opencode.permission(slim)) < set(opencode.permission(full))
 
 
+def test_a_prompt_of_the_profile_comes_first() -> None:
+    for slim in (False, True):
+        settings = Agent(kind="opencode", slim=slim, prompt="Be brief.")
+        assert opencode.configuration(settings, "", 0, "")["agent"]["build"]["prompt"] == "Be brief."
+
+
 def test_a_reply_that_used_up_its_budget_is_named_although_the_status_is_0(tmp_path: Path) -> None:
     run = ran(tmp_path, *fake.step("length", fake.text("I beg")))
     assert run.end is AgentEnd.COMPLETED and "used up its response budget" in run.note

@@ -32,3 +32,23 @@ def test_preparations_are_shown_with_their_own_words() -> None:
     assert describe(Event(None, None, "building llama-server: 42 %", elapsed_s=61.0)) == (
         "building llama-server: 42 % (61 s)"
     )
+
+
+def test_in_a_suite_only_what_lasts_is_a_line() -> None:
+    console = Console(file=StringIO(), force_terminal=False, width=40)
+    with Progress(console) as show:
+        show.every_step = False
+        show.say("pair 1 of 8 is done")
+        show(Event(Arm.BASELINE, Step.SERVER, "ends", elapsed_s=1.0))
+        show(Event(None, None, "something was tidied up", lasting=True))
+    assert isinstance(console.file, StringIO)
+    assert console.file.getvalue().splitlines() == ["pair 1 of 8 is done", "something was tidied up"]
+
+
+def test_on_a_terminal_the_headline_stands_above_the_step() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=60)
+    with Progress(console) as show:
+        show.headline = "3 of 8 pairs done"
+        show(Event(Arm.BASELINE, Step.AGENT, turns=1, tokens=5, elapsed_s=0.5, limit_s=120.0))
+    assert isinstance(console.file, StringIO)
+    assert "3 of 8 pairs done" in console.file.getvalue()

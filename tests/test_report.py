@@ -1,11 +1,12 @@
 """What a person and what a program read of a pair."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 from rich.console import Console
 
-from agent_ab.model import Arm, Outcome, Pair
+from agent_ab.model import AgentEnd, AgentRun, Arm, Outcome, Pair
 from agent_ab.pair import judge
 from agent_ab.report import pair_data, pair_view
 from tests.builders import attempt, pair
@@ -58,3 +59,12 @@ def test_data_says_the_same_as_the_tables() -> None:
     assert data["pair"]["outcome"] == "BROKEN" and len(data["pair"]["flips"]) == 9
     assert data["metrics"]["baseline"]["tokens_per_s"] == 100.0
     assert data["evidence"] == "runs/x"
+
+
+def test_an_agents_last_words_neither_steer_the_terminal_nor_are_markup() -> None:
+    words = "\x1b[31mred \x1b]8;;http://evil\x07link [bold]loud[/bold] [/nothing]"
+    crashed = attempt(Arm.CANDIDATE, 1, agent=AgentRun(AgentEnd.CRASHED, 1, 10.0, 120.0, note=words))
+    drifted = replace(crashed, world={"sandbox": {"kind": "bwrap"}, "workspace": "[/nothing]"})
+    text = shown(judge(pair(candidate=drifted)))
+    assert "\x1b" not in text and "\x07" not in text
+    assert "[bold]loud[/bold] [/nothing]" in " ".join(text.split())

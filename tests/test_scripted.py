@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from agent_ab import scripted
+from agent_ab.drafts import Target
 from agent_ab.errors import UserError
 from agent_ab.gguf_header import read_header
 from agent_ab.merges import ALPHABET
@@ -119,6 +120,20 @@ def test_every_reply_is_said_word_for_word_far_outside_of_what_sampling_can_chan
         said, lead = table.walk(index)
         assert said == reply
         assert lead > scripted.MARGIN * 0.99
+
+
+def test_thoughts_come_first_and_take_about_as_many_tokens_as_asked(root: Path) -> None:
+    thinking = '[[turns]]\nthink = 300\nsay = "So be it."\n[[turns]]\nthink = 200\nsay = "Done."\n'
+    (root / "think.toml").write_text(thinking)
+    first, _ = replies(root, thinking)
+    assert first.startswith("Case 1 holds. Case 2 holds. ") and first.endswith("Case 300 holds. So be it.")
+    found = Target.read(model(root, "think"))
+    assert [
+        abs(len(reply) - wanted) < wanted / 4 for reply, wanted in zip(found.replies, (300, 200), strict=False)
+    ] == [
+        True,
+        True,
+    ]
 
 
 def test_a_conversation_longer_than_the_script_gets_a_short_end(root: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line and environment of a server: complete, comparable, and nothing inherited."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 from agent_ab.config import ArmSettings, Sampling, Server, Speculation
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.models import Model
+from agent_ab.models import DraftModel, Model
 from agent_ab.server_command import Command, command, comparable_environment, environment, refuse_system_config
 
 MODEL = Model(Path("/models/m.gguf"), "m" * 64, "qwen35", True, "", 131072)
@@ -152,3 +153,27 @@ def test_a_system_wide_configuration_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.ini").write_text("spec-type = draft-mtp\n")
     with pytest.raises(ApparatusError, match="applied before the command line; move it away"):
         refuse_system_config(tmp_path / "config.ini")
+
+
+NGRAM_FLAGS = {"--spec-ngram-mod-n-match", "--spec-ngram-mod-n-min", "--spec-ngram-mod-n-max"}
+
+
+def test_an_ngram_type_says_its_lengths_aloud_and_the_build_that_lacks_them_drifts_in_nothing() -> None:
+    knows = Engine(ENGINE.binary, "", "", ENGINE.flags | NGRAM_FLAGS, ENGINE.spec_types, "PATH")
+    speculation = Speculation(type="ngram-mod", ngram_match=16)
+    said = pairs(made(Server(speculation=speculation), knows).argv)
+    assert [said[flag] for flag in sorted(NGRAM_FLAGS)] == ["16", "64", "48"]
+    lacks, none = made(Server(speculation=speculation)), made(Server())
+    assert not NGRAM_FLAGS & set(lacks.argv) and lacks.omitted == none.omitted
+
+
+def test_a_draft_model_is_named_and_hidden_where_command_lines_are_compared() -> None:
+    flags = ENGINE.flags | {"--spec-draft-model", "--spec-draft-ngl"}
+    knows = Engine(ENGINE.binary, "", "", flags, ENGINE.spec_types, "PATH")
+    drafted = replace(MODEL, draft=DraftModel(Path("/drafts/d.gguf"), "d" * 64, "eagle3"))
+    line = command(knows, ArmSettings(server=Server(speculation=Speculation(type="draft-eagle3"))), drafted, 1)
+    assert pairs(line.argv)["--spec-draft-model"] == "/drafts/d.gguf"
+    assert pairs(line.argv)["--spec-draft-ngl"] == "all"
+    assert pairs(line.comparable)["--spec-draft-model"] == "<draft>"
+    baseline = command(knows, ArmSettings(), drafted, 1)
+    assert "--spec-draft-model" not in baseline.argv

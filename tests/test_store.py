@@ -2,15 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
-from agent_ab.errors import UserError
-from agent_ab.model import Arm, ExchangeLog, RefusedRequest
+from agent_ab.errors import ApparatusError, UserError
+from agent_ab.model import NOT_PLAYED, Arm, ExchangeLog, Outcome, PairOutcome, RefusedRequest
 from agent_ab.pair import judge
-from agent_ab.store import Store, pair_from_json, pair_to_json
+from agent_ab.schedule import digest
+from agent_ab.store import Store
 from tests.builders import attempt, exchange, pair
 
 
@@ -27,11 +31,6 @@ def rows(store: Store, table: str) -> int:
         count: int = connection.execute(f"select count(*) from {table}").fetchone()[0]
     connection.close()
     return count
-
-
-def test_a_pair_survives_the_trip_through_json() -> None:
-    judged = judge(pair())
-    assert pair_from_json(pair_to_json(judged)) == judged
 
 
 def test_a_saved_pair_is_loaded_with_everything_but_the_bodies(store: Store) -> None:
@@ -78,7 +77,8 @@ def test_a_pair_of_an_unknown_run_is_refused(store: Store) -> None:
 def test_the_database_is_in_wal_mode_and_carries_its_schema_version(store: Store) -> None:
     with sqlite3.connect(store.path) as connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
-        assert connection.execute("select version_num from alembic_version").fetchone() == ("m002",)
+        steps = sorted(path.name[:4] for path in (files("agent_ab") / "migrations/versions").iterdir())
+        assert connection.execute("select version_num from alembic_version").fetchone() == (steps[-1],)
     connection.close()
 
 
@@ -95,3 +95,108 @@ def test_a_file_that_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -
     with pytest.raises(UserError, match=r"notes\.db"):
         Store(path)
     assert path.read_text() == "my notes, not a database"
+
+
+def test_a_run_is_stored_with_its_plan_its_policy_and_their_digests(store: Store) -> None:
+    plan, policy = {"seeds": [1, 2]}, {"margin": 0.05}
+    store.save_run("20260102-000000", "cpu-demo", "0.1.0", plan, kind="suite", blocks=2, policy=policy)
+    found = store.run("20260102-000000")
+    assert (found.plan, found.policy, found.blocks, found.status) == (plan, policy, 2, "running")
+    assert (found.plan_sha256, found.policy_sha256) == (digest(plan), digest(policy))
+    latest = store.latest_run("suite", "cpu-demo")
+    assert latest == found
+    assert store.latest_run("suite", "another") is None
+
+
+def test_an_unknown_run_is_the_users_mistake(store: Store) -> None:
+    with pytest.raises(UserError, match=r"no run 'nowhere'"):
+        store.run("nowhere")
+
+
+def test_a_run_ends_goes_on_and_grows(store: Store) -> None:
+    store.end_run("20260101-000000", "stopped", "interrupted")
+    ended = store.run("20260101-000000")
+    assert (ended.status, ended.note, ended.ended_at is None) == ("stopped", "interrupted", False)
+    store.end_run("20260101-000000", "running")
+    store.set_blocks("20260101-000000", 5)
+    going = store.run("20260101-000000")
+    assert (going.status, going.note, going.ended_at, going.blocks) == ("running", "", None, 5)
+
+
+def test_a_run_is_forgotten_only_while_it_holds_no_pair(store: Store) -> None:
+    store.save_run("20260102-000000", "cpu-demo", "0.1.0", {})
+    assert store.forget_run("20260102-000000")
+    assert not store.forget_run("20260102-000000")
+    store.save_pair(judge(pair()))
+    assert not store.forget_run("20260101-000000")
+
+
+def test_the_runs_are_listed_newest_first_with_their_outcomes(store: Store) -> None:
+    store.save_run("20260102-000000", "cpu-demo", "0.1.0", {}, kind="suite")
+    store.save_pair(judge(pair()))
+    newest, oldest = store.runs()
+    assert (newest.kind, newest.pairs, newest.outcomes) == ("suite", 0, ())
+    assert (oldest.kind, oldest.pairs, oldest.outcomes) == ("pair", 1, ((PairOutcome.BOTH_PASS, 1),))
+
+
+def test_the_state_of_each_finished_pair_is_known_without_loading_it(store: Store) -> None:
+    judged = judge(pair())
+    store.save_pair(replace(judged, outcome=PairOutcome.VOID))
+    store.save_pair(replace(judged, id=f"{judged.id}.2", attempted=2, block=3))
+    first, second = store.pair_states(judged.run)
+    assert (first.outcome, first.attempted, first.block) == (PairOutcome.VOID, 1, 0)
+    assert (second.id, second.attempted, second.block) == (f"{judged.id}.2", 2, 3)
+
+
+def test_a_locked_database_is_a_broken_apparatus_and_what_was_to_be_saved_can_be_saved_later(tmp_path: Path) -> None:
+    made = Store(tmp_path / "runs.db", busy_s=0.05)
+    made.save_run("20260101-000000", "cpu-demo", "0.1.0", {"pairs": []})
+    judged = judge(pair())
+    with closing(sqlite3.connect(made.path)) as other:
+        other.execute("begin immediate")
+        with pytest.raises(ApparatusError, match="database is locked"):
+            made.save_pair(judged)
+    made.save_pair(judged)
+    assert (rows(made, "pair"), rows(made, "attempt")) == (1, 2)
+    made.close()
+
+
+def test_a_full_disk_is_a_broken_apparatus_and_leaves_no_part_of_a_pair(tmp_path: Path) -> None:
+    made = Store(tmp_path / "runs.db")
+    made.save_run("20260101-000000", "cpu-demo", "0.1.0", {"pairs": []})
+    pages = made.path.stat().st_size // 4096
+    made.close()
+    # SQLite's own word for a full disk, a few pages from here.
+    event.listen(
+        made._engine, "connect", lambda connection, _: connection.execute(f"pragma max_page_count={pages + 9}")
+    )
+    saved = 0
+    with pytest.raises(ApparatusError, match="disk is full"):
+        for saved in range(100):
+            made.save_pair(replace(judge(pair()), id=str(saved)))
+    assert (rows(made, "pair"), rows(made, "attempt"), rows(made, "check_result")) == (saved, 2 * saved, 20 * saved)
+    made.close()
+
+
+def test_a_read_only_database_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unable to open database file"):
+        Store(Path("/proc/runs.db"))
+
+
+def test_voids_are_told_with_the_arm_that_broke(store: Store) -> None:
+    broken = attempt(Arm.CANDIDATE, outcome=Outcome.INVALID, invalid_reason="server: died", checks=(), evidence=())
+    unplayed = attempt(
+        Arm.BASELINE, outcome=Outcome.INVALID, invalid_reason=f"{NOT_PLAYED}: so", checks=(), evidence=()
+    )
+    store.save_pair(judge(pair(unplayed, broken)))
+    other = attempt(Arm.CANDIDATE, world={"workspace": "/elsewhere"})
+    store.save_pair(judge(replace(pair(candidate=other), id="unequal")))
+    first, second = store.voids("20260101-000000")
+    assert (first.arm, first.reason) == (Arm.CANDIDATE, "server: died")
+    assert second.arm is None and second.reason.startswith("same world: ")
+
+
+def test_durations_are_those_of_whole_pairs_by_task(store: Store) -> None:
+    store.save_pair(judge(pair()))
+    assert store.durations("cpu-demo") == {"transfer-repair": [24.0]}
+    assert store.durations("another") == {}

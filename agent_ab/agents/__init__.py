@@ -11,6 +11,10 @@ __all__ = ["AgentJob", "Tick", "identity", "needs_tools", "prepare", "require_to
 
 def prepare(settings: Agent, sandbox: SandboxKind, observer: Observer) -> None:
     """Find or install what the agent needs, and refuse here what cannot work. Raises UserError."""
+    if settings.prompt and settings.kind not in ("builtin", "opencode"):
+        raise UserError(
+            f"agent.prompt: has no effect on agent.kind = {settings.kind!r}; a command takes words in agent.command"
+        )
     match settings.kind:
         case "opencode":
             opencode.prepare(settings, observer)

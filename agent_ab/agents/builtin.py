@@ -56,6 +56,7 @@ def _settings(job: AgentJob, workspace: str) -> dict[str, Json]:
         "max_turns": job.settings.max_turns,
         "context": job.context,
         "reasoning_effort": job.settings.reasoning_effort,
+        "prompt": job.settings.prompt,
     }
 
 

@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import Any
 
 VERSION = "1"
-SYSTEM = """You are a coding agent. You work alone in {workspace}: nobody answers questions.
-Read the code, change it, run the tests.
+PROMPT = """You are a coding agent. You work alone in {workspace}: nobody answers questions.
+Read the code, change it, run the tests."""
+SYSTEM = """{prompt}
 
 Files:
 {files}
@@ -77,6 +78,8 @@ class Settings:
     context: int = 0
     """The model's context in tokens; 0: unknown, nothing is shortened to fit."""
     reasoning_effort: str = ""
+    prompt: str = ""
+    """The system prompt's first words, instead of PROMPT."""
     command_timeout_s: float = 60
     retries: int = 2
     """How often one failed request is sent again, byte for byte."""
@@ -688,7 +691,8 @@ class Agent:
         self.protocol = JsonActions(settings) if settings.protocol == "json" else ToolCalls()
         files = listing(self.workspace.root)
         tree = "\n".join(files[:100]) + (f"\n({len(files) - 100} more)" if len(files) > 100 else "")
-        system = SYSTEM.format(workspace=settings.workspace, files=tree, guide=self.protocol.guide)
+        prompt = settings.prompt or PROMPT.format(workspace=settings.workspace)
+        system = SYSTEM.format(prompt=prompt, files=tree, guide=self.protocol.guide)
         opening = {"system": system, "user": settings.instruction}
         self.messages = [{"role": role, "content": clean(text)} for role, text in opening.items()]
         self.results: list[int] = []  # where the tool results are that may still be shortened

@@ -47,6 +47,7 @@ def ended(job: AgentJob, result: BoxResult, note: str) -> AgentRun:
         duration_s=result.duration_s,
         time_limit_s=job.settings.time_limit_s,
         note=note,
+        output_cut=result.truncated,
     )
 
 

@@ -94,8 +94,8 @@ def configuration(settings: Agent, base_url: str, context: int, workspace: str) 
     options = {"baseURL": base_url, "apiKey": "none", "timeout": False, "headerTimeout": False, "chunkTimeout": False}
     provider = {"npm": "@ai-sdk/openai-compatible", "name": MODEL, "options": options, "models": {MODEL: model}}
     build: dict[str, Json] = {"steps": settings.max_turns}
-    if settings.slim:
-        build["prompt"] = SLIM_PROMPT
+    if settings.prompt or settings.slim:
+        build["prompt"] = settings.prompt or SLIM_PROMPT
     return {
         "$schema": "https://opencode.ai/config.json",
         "autoupdate": False,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from agent_ab import __version__
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.store import Store
+from agent_ab.wording import visible
 
 app = typer.Typer(
     help="Change one thing about your model server: does your coding agent still fix the bugs, and do you wait less?",
@@ -62,14 +64,14 @@ def run_command() -> int:
     """Run the command line and return its exit status; every error is told here, in one line."""
     try:
         return app(standalone_mode=False) or 0
-    except UserError as error:
-        return _fail(str(error), 2)
-    except ApparatusError as error:
-        return _fail(str(error), 4)
+    except (UserError, ApparatusError) as error:
+        return _fail(str(error), 2 if isinstance(error, UserError) else 4, getattr(error, "__notes__", ()))
     except USAGE_ERROR as error:
         return _fail(f"{error.format_message()} (--help tells more)", 2)
 
 
-def _fail(message: str, status: int) -> int:
-    err.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)
+def _fail(message: str, status: int, notes: Iterable[str] = ()) -> int:
+    err.print(Text.assemble(("error: ", "bold red"), visible(message)), soft_wrap=True)
+    for line in (line for note in notes for line in note.splitlines()):
+        err.print(Text(visible(line)), soft_wrap=True)
     return status

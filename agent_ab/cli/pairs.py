@@ -6,14 +6,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from agent_ab import diff_view, report, run
+from agent_ab import diff_view, report, run, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
-from agent_ab.config import Profile, load_profile, load_seeds, nearest
+from agent_ab.cli.machine import examined, explain_void
+from agent_ab.cli.options import require_parents, seed_number, with_flags
+from agent_ab.cli.suite import show_run
+from agent_ab.config import load_profile, load_seeds, nearest
 from agent_ab.errors import UserError
 from agent_ab.model import Pair, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.schedule import plan_pair
-from agent_ab.store import Store
+from agent_ab.session import playing
 
 
 @app.command()
@@ -35,34 +38,35 @@ def pair(
 
     Example: agent-ab pair --task transfer-repair --seed 4242 --profile scripted-known-bad
     """
-    chosen = _with_flags(load_profile(profile, profiles_dir), agent, sandbox)
+    chosen = with_flags(load_profile(profile, profiles_dir), agent, sandbox)
     seeds = load_seeds(seeds_file)
-    number = _seed(seed)
-    if runs_dir.exists() and not runs_dir.is_dir():
-        raise UserError(f"--runs-dir {runs_dir}: is a file, not a directory")
-    for option, path in (("--runs-dir", runs_dir), ("--db", db)):
-        if not path.absolute().parent.is_dir():
-            raise UserError(f"{option} {path}: its parent directory does not exist")
-    store = Store(db)
-    try:
-        with Progress(err) as progress:
+    number = seed_number(seed, "--seed")
+    require_parents(db, runs_dir)
+    with Progress(err) as progress, playing(db, runs_dir, progress) as store:
+        tasks.load(task, tasks_dir)
+        with examined(chosen, runs_dir):
             bench = run.prepare(chosen, task, tasks_dir, progress)
-            played = run.play_pair(bench, plan_pair(task, number, seeds, repeat), runs_dir, store, progress)
-    finally:
-        store.close()
+        played = run.play_pair(bench, plan_pair(task, number, seeds, repeat), runs_dir, store, progress)
     _print_pair(played, runs_dir, as_json)
     if not played.valid:
+        explain_void(played, chosen, runs_dir)
         raise typer.Exit(4)
 
 
 @app.command()
 def show(
-    name: Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it; else the newest.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A pair or a run, as listed; else the newest pair.")] = None,
     as_json: AsJson = False,
     db: Db = Path("runs.db"),
     runs_dir: RunsDir = Path("runs"),
 ) -> None:
-    """Show one finished pair again: its checks, its price, its proof."""
+    """Show one finished pair again: its checks, its price, its proof; of a run: its pairs, and what is left.
+
+    `agent-ab pairs` and `agent-ab runs` list the names.
+    """
+    if name and "/" not in name:
+        show_run(name, db, as_json)
+        return
     _print_pair(_stored(name, db), runs_dir, as_json)
 
 
@@ -104,30 +108,6 @@ def pairs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
         counts = [f"{a.passed}/{len(a.scored)}" for a in (p.baseline, p.candidate)]
         table.add_row(p.name, p.outcome.value, *counts, str(len(p.flips)))
     out.print(table)
-
-
-def _with_flags(profile: Profile, agent: str, sandbox: SandboxKind | None) -> Profile:
-    kinds = ("builtin", "oracle", "nop")
-    if agent in ("opencode", "command"):
-        raise UserError(f'--agent {agent}: it needs settings of its own; give a profile with agent.kind = "{agent}"')
-    if agent and agent not in kinds:
-        raise UserError(f"--agent {agent!r}: no such agent{nearest(agent, list(kinds))}")
-    changes: dict[str, object] = {}
-    if agent:
-        changes["agent"] = profile.agent.model_copy(update={"kind": agent})
-    if sandbox:
-        changes["sandbox"] = profile.sandbox.model_copy(update={"kind": sandbox})
-    return profile.model_copy(update=changes)
-
-
-def _seed(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise UserError(f"--seed {text!r}: not an integer") from None
-    if not 0 <= number < 2**32 - 1:
-        raise UserError(f"--seed {text}: a seed lies between 0 and {2**32 - 2}")
-    return number
 
 
 def _stored(name: str | None, db: Path) -> Pair:

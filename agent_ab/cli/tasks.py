@@ -13,6 +13,7 @@ from agent_ab.cli.app import ROOT, AsJson, TasksDir, app, err, out, print_json
 from agent_ab.config import Sandbox
 from agent_ab.model import SandboxKind
 from agent_ab.progress import Progress
+from agent_ab.session import session
 
 
 @app.command()
@@ -28,7 +29,7 @@ def check(
     Exit status 0 whatever the checks say; 4 when the sandbox cannot be started.
     """
     loaded = tasks.load(task, tasks_dir)
-    with Progress(err) as progress:
+    with Progress(err) as progress, session(progress):
         results = run.check_workspace(loaded, workspace, Sandbox(kind=sandbox), progress)
     if as_json:
         print_json(report.checks_data(results))
@@ -77,7 +78,7 @@ def task_verify(
     """
     wanted = [tasks.load(name, tasks_dir) for name in names or tasks.names(tasks_dir)]
     run_sandbox.require(sandbox)
-    with Progress(err) as progress:
+    with Progress(err) as progress, session(progress):
         proven = [
             verify.verify(t, Sandbox(kind=sandbox), repeat=repeat, workers=workers, observer=progress) for t in wanted
         ]

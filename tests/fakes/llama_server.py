@@ -4,7 +4,7 @@
 
 Faults: no-spec-type, no-mtp, old-version, sigill, missing-library, fails; dies-loading, hangs, hangs-after-bind, slow-load; router, other-model,
 other-build, two-slots, small-context; drafts-nothing, always-drafts, canary-500, no-template; ignores-term, dies-mid-stream, dies-in-canary,
-leaves-child, silent-log.
+leaves-child, silent-log, hangs-mid-stream.
 """
 
 import json
@@ -124,6 +124,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"6\r\ndata: \r\n")
         self.wfile.flush()
+        while "hangs-mid-stream" in FAULTS:
+            time.sleep(60)
         if "dies-mid-stream" in FAULTS:
             print("CUDA error: an illegal memory access was encountered", flush=True)
             os._exit(139)

@@ -13,6 +13,12 @@ def llama_server(folder: Path, *faults: str) -> Path:
     return program(folder / "llama-server", f'exec {shlex.join(words)} "$@"')
 
 
+def vllm(folder: Path, *faults: str) -> Path:
+    """Write an executable `vllm` with the given faults into `folder` and return its path."""
+    words = [sys.executable, "-I", "-S", str(FAKES / "vllm_server.py"), *faults, "--"]
+    return program(folder / "vllm", f'exec {shlex.join(words)} "$@"')
+
+
 def program(path: Path, script: str) -> Path:
     """Write an executable shell script and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,7 @@ def plan(tmp_path: Path, engine: Engine, scripted: Model, transfer_repair: Task)
             arm=Arm.CANDIDATE,
             settings=settings,
             task=transfer_repair,
+            variable="server.speculation",
             seed=4242,
             repeat=0,
             position=0,

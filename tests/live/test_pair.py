@@ -1,5 +1,6 @@
 """The main job on real parts: llama-server, mitmproxy, the sandbox, and a scripted model."""
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,21 @@ def test_the_placebo_drafts_accepts_nothing_and_solves_the_task(tmp_path: Path) 
     assert data["metrics"]["candidate"]["drafted"] > 0 and data["metrics"]["candidate"]["accepted"] == 0
 
 
+CLOCK_IN_THE_PROMPT = """
+import json, sys, time, urllib.request
+body = {"messages": [{"role": "user", "content": str(time.time_ns())}], "max_tokens": 8}
+request = urllib.request.Request(sys.argv[1] + "/chat/completions", json.dumps(body).encode())
+try:
+    urllib.request.urlopen(request).read()
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
 def test_another_first_request_is_refused_by_the_proxy_before_the_server_sees_it(tmp_path: Path) -> None:
     text = (ROOT / "profiles" / "scripted-solve.toml").read_text()
-    text = text.replace('variable = "server.speculation"', 'variable = "agent.response_budget"')
-    text = text[: text.index("[baseline.")] + "[baseline.agent]\nresponse_budget = 8192\n"
-    text += "[candidate.agent]\nresponse_budget = 4096\n"
+    command = ["python3", "-c", CLOCK_IN_THE_PROMPT, "{base_url}"]
+    text = text.replace('kind = "builtin"', f'kind = "command"\ncommand = {json.dumps(command)}')
     (tmp_path / "drift.toml").write_text(text)
     status, data = play(tmp_path, "drift.toml")
     assert status == 4

@@ -1,0 +1,57 @@
+"""Put in order what a killed start left of its runs: finished pairs are kept, half-finished ones are removed."""
+
+from pathlib import Path
+
+from agent_ab import evidence
+from agent_ab.errors import ApparatusError
+from agent_ab.model import Event, Observer, Pair, RunKind, RunStatus
+from agent_ab.paths import RunPaths
+from agent_ab.snapshot import remove
+from agent_ab.store import RunSummary, Store
+
+CUT_OFF = "cut off: the process was killed, or the machine went down"
+
+
+def recover(store: Store, runs_dir: Path, observer: Observer) -> None:
+    """Bring every run that the database holds for running to an end. Call it only when nobody plays into the database."""
+    for run in store.runs():
+        if run.status == RunStatus.RUNNING:
+            if (runs_dir / run.id).is_dir():
+                _tidy(store, RunPaths(runs_dir / run.id), observer)
+            _close(store, run, runs_dir)
+
+
+def _tidy(store: Store, run: RunPaths, observer: Observer) -> None:
+    saved = {state.id for state in store.pair_states(run.root.name)}
+    for folder in sorted(run.root.iterdir()):
+        if folder.name in saved or folder == run.lives or folder.is_symlink() or not folder.is_dir():
+            continue
+        name = f"{run.root.name}/{folder.name}"
+        pair = _finished(run, folder.name)
+        if pair is not None:
+            store.save_pair(pair)
+            message = f"{name} was finished but not in the database: it is now"
+        else:
+            remove(folder)
+            message = (
+                f"{name} was half finished when its run was cut off: removed, it starts again from its first attempt"
+            )
+        observer(Event(None, None, message, lasting=True))
+
+
+def _close(store: Store, run: RunSummary, runs_dir: Path) -> None:
+    if run.kind == RunKind.PAIR and store.forget_run(run.id):
+        remove(runs_dir / run.id)
+    elif run.kind == RunKind.PAIR:
+        store.end_run(run.id, RunStatus.FINISHED)
+    else:
+        store.end_run(run.id, RunStatus.STOPPED, CUT_OFF)
+
+
+def _finished(run: RunPaths, pair_id: str) -> Pair | None:
+    """Return the pair if it was played to its end and all its evidence is there and whole."""
+    try:
+        evidence.load_pair(run, pair_id)
+        return evidence.recorded_pair(run, pair_id)
+    except ApparatusError:
+        return None

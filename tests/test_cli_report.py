@@ -1,0 +1,49 @@
+"""`report` and `demo`, as a user has them."""
+
+import shutil
+from pathlib import Path
+
+from tests.command import agent_ab
+
+
+def test_demo_imports_the_published_numbers_and_prints_where_their_page_is(tmp_path: Path) -> None:
+    done = agent_ab(tmp_path, "demo", env={"TMPDIR": str(tmp_path)})
+    assert done.status == 0, done.stderr
+    assert done.stdout.startswith("INCONCLUSIVE   UNPROVEN: 8 of 8 pairs")
+    page = Path(next(line.split()[1] for line in done.stdout.splitlines() if line.startswith("page ")))
+    text = page.read_text(encoding="utf-8")
+    assert ">imported</span>" in text and ">UNPROVEN</span>" in text and "NVIDIA RTX 3090, 24 GB" in text
+    assert "UNPROVEN and never lead to ADOPT" in done.stderr.replace("\n", " ")
+    again = next(line for line in done.stdout.splitlines() if line.startswith("terminal "))
+    shown = agent_ab(tmp_path, *again.split()[2:])
+    assert shown.status == 0 and "imported, UNPROVEN" in shown.stdout
+
+
+def test_a_run_is_reported_in_every_form(recorded_runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(recorded_runs / "runs", tmp_path / "runs", symlinks=True)
+    shutil.copy(recorded_runs / "runs.db", tmp_path)
+    listed = agent_ab(tmp_path, "runs", "--json").data
+    run = next(r["run"] if "run" in r else r["id"] for r in listed if "scripted-known-bad" in r.values())
+    shown = agent_ab(tmp_path, "report", run)
+    assert shown.status == 0 and shown.stdout.startswith(f"REJECT   scripted-known-bad   {run}   suite")
+    assert max(map(len, shown.stdout.splitlines())) <= 100
+    written = agent_ab(tmp_path, "report", run, "--html", "report.html", "--csv", "tables")
+    assert written.status == 0 and written.stdout.splitlines()[-1] == "report.html"
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000 and (tmp_path / "tables" / "pairs.csv").is_file()
+    data = agent_ab(tmp_path, "report", run, "--json").data
+    assert data["verdict"]["verdict"] == "REJECT" and len(data["pairs"]) == 8
+    assert agent_ab(tmp_path, "report", run, "--markdown").stdout.startswith("# REJECT (suite)\n")
+
+
+def test_mistakes_are_told_in_one_line(recorded_runs: Path, tmp_path: Path) -> None:
+    db = ["--db", recorded_runs / "runs.db"]
+    for words, said in (
+        (["report"], "runs.db: no such database"),
+        (["report", "nothing", *db], "no run 'nothing'"),
+        (["report", *db, "--html", "no/such/place.html"], "--html no/such/place.html: its directory does not exist"),
+        (["report", *db, "--html", "."], "is a directory; name a file"),
+        (["report", *db, "--markdown", "--json"], "standard output holds one of them"),
+    ):
+        done = agent_ab(tmp_path, *words)
+        assert (done.status, done.stdout) == (2, "") and said in done.error
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,57 @@
+"""Decoding methods by name."""
+
+from pathlib import Path
+
+import pytest
+
+from agent_ab.config import Profile, load_profile
+from agent_ab.errors import UserError
+from agent_ab.methods import parse
+
+PROFILES = Path(__file__).parent.parent / "profiles"
+REAL = load_profile("cpu-demo", PROFILES)
+SCRIPTED = load_profile("scripted-bench", PROFILES)
+FILE = load_profile("rtx3090-qwen3.8-27b-mtp", PROFILES)
+
+
+def refusal(names: str, profile: Profile = REAL) -> str:
+    with pytest.raises(UserError) as caught:
+        parse(names, profile)
+    return str(caught.value)
+
+
+def test_each_published_method_has_a_name() -> None:
+    found = {m.name: m.speculation for m in parse("mtp-2,none,ngram-mod,ngram-simple,simple,draft-mtp-4", REAL)}
+    assert next(iter(found)) == "none"
+    assert {name: (s.type, s.n_max) for name, s in found.items()} == {
+        "none": ("none", None),
+        "mtp-2": ("draft-mtp", 2),
+        "ngram-mod": ("ngram-mod", None),
+        "ngram-simple": ("ngram-simple", None),
+        "simple": ("draft-simple", 3),
+        "draft-mtp-4": ("draft-mtp", 4),
+    }
+    assert found["simple"].draft is not None and found["simple"].draft.source == "smollm2"
+
+
+def test_a_profiles_own_method_comes_first_and_takes_a_number() -> None:
+    eagle3, wider = (m.speculation for m in parse("none,eagle3,eagle3-5", SCRIPTED)[1:])
+    assert (eagle3.n_max, wider.n_max) == (3, 5)
+    assert eagle3.draft == wider.draft and eagle3.draft is not None and eagle3.draft.acceptance == 0.7
+
+
+def test_a_scripted_model_gets_generated_drafts() -> None:
+    (_, simple) = parse("none,simple-2", SCRIPTED)
+    assert simple.speculation.draft is not None and simple.speculation.draft.source == "generated"
+
+
+def test_a_drafting_method_without_a_draft_says_where_to_name_it() -> None:
+    message = refusal("none,eagle3", FILE)
+    assert "[methods.eagle3]" in message and "DRAFT.gguf" in message
+
+
+def test_names_that_nothing_is_known_of_are_refused_with_their_neighbours() -> None:
+    assert "ngram-mod" in refusal("none,ngram-mud")
+    assert "between 1 and 64" in refusal("none,mtp-99")
+    assert "twice" in refusal("none,mtp-2,mtp-2")
+    assert "baseline" in refusal("mtp-2,mtp-3")

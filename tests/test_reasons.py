@@ -1,0 +1,51 @@
+"""The verdict's sentences."""
+
+from dataclasses import replace
+
+import pytest
+
+from agent_ab import reasons
+from agent_ab.gate import Rules, judge
+from agent_ab.policy import Policy
+from agent_ab.verdict import EValues, Needed, Verdict
+from tests.verdicts import pairs, run
+
+POLICY = Policy()
+
+
+@pytest.fixture(scope="module")
+def verdict() -> Verdict:
+    return judge(run(pairs(8)), pairs(8), Rules(POLICY, POLICY))
+
+
+def needed(**changes: object) -> Needed:
+    return replace(Needed(64, 110, 54, 102, 17.0, 0.37), **changes)  # type: ignore[arg-type]
+
+
+def said(verdict: Verdict, found: Needed, *, hopeless: bool = False) -> str:
+    assert verdict.correctness and verdict.time
+    return " ".join(reasons.still_needed(found, verdict.correctness, verdict.time, POLICY, hopeless=hopeless))
+
+
+def test_pairs_and_hours_still_needed_come_with_their_assumption(verdict: Verdict) -> None:
+    text = said(verdict, needed())
+    assert "about 102 (110 in all, about 17.0 hours), if in truth nothing differs" in text
+    assert "64 pairs for non-inferiority at margin 0.10, one-sided" in text
+    assert "about 54 pairs" in text
+    assert "30 minutes" in said(verdict, needed(hours=0.5))
+    assert "hours" not in said(verdict, needed(hours=None)).split("For comparison")[0]
+
+
+def test_what_is_out_of_reach_is_said_to_be(verdict: Verdict) -> None:
+    assert "more than can be played" in said(verdict, needed(more=None, pairs_anytime=None))
+    assert said(verdict, needed(), hopeless=True).startswith("More pairs of these tasks do not help")
+
+
+def test_evidence_is_named_with_what_it_is_for_and_what_it_takes(verdict: Verdict) -> None:
+    assert verdict.correctness
+    harm, fit, fast = reasons.evidence(EValues(1.45, 25.0, 3e9, 20.0), verdict.correctness, POLICY)
+    assert harm == "Not shown: that the candidate passes fewer checks; evidence 1.45, 20 needed."
+    assert fit.startswith("Shown: that it loses less than 0.1 of the checks per pair (mean difference +0.0000")
+    assert fast == "Shown: that it takes less wall time than the baseline; evidence over 1,000,000, 20 needed."
+    slow = reasons.evidence(EValues(1, 1, 1, 20.0), verdict.correctness, Policy(max_time_ratio=1.2))[2]
+    assert "less than 1.2 times the baseline's wall time" in slow

@@ -1,0 +1,26 @@
+"""The shape of an export is documented, and the documentation is kept."""
+
+from agent_ab import records
+from agent_ab.pair import judge
+from tests import data_docs
+from tests.builders import pair
+
+
+def test_the_json_schema_in_the_docs_is_the_models_own() -> None:
+    assert data_docs.SCHEMA.read_text(encoding="utf-8") == data_docs.schema(), "run: python -m tests.data_docs"
+
+
+def test_the_page_names_every_column() -> None:
+    text = data_docs.PAGE.read_text(encoding="utf-8")
+    assert text == data_docs.page(text), "run: python -m tests.data_docs"
+
+
+def test_every_column_has_a_plain_type() -> None:
+    for record in records.TABLES.values():
+        for field in record.model_fields.values():
+            assert records.plain_type(field.annotation)[0] in (str, int, float, bool, list)
+
+
+def test_a_pair_gives_its_rows_table_by_table() -> None:
+    names = [name for name, _ in records.of_pair(judge(pair()))]
+    assert names == ["pairs", *(["attempts"] + ["checks"] * 10 + ["exchanges"] * 2) * 2]

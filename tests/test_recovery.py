@@ -1,0 +1,112 @@
+"""What a killed start left of its runs is put in order: finished pairs stay, half-finished ones go."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_ab.model import Event, PairOutcome
+from agent_ab.paths import RunPaths
+from agent_ab.recovery import CUT_OFF, recover
+from agent_ab.store import Store
+from tests.run_files import RUN, pair_of, plan_of, write_pair
+
+PAIR = pair_of()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "runs.db")
+    yield made
+    made.close()
+
+
+def running(store: Store, root: Path, kind: str) -> RunPaths:
+    """A run that was killed before it could say so."""
+    run = RunPaths(root / "runs" / RUN)
+    run.root.mkdir(parents=True)
+    run.plan.write_text("{}")
+    store.save_run(RUN, "cpu-demo", "0.1.0", plan_of(PAIR), kind=kind)
+    return run
+
+
+def recovered(store: Store, root: Path) -> list[str]:
+    told: list[Event] = []
+    recover(store, root / "runs", told.append)
+    return [event.message for event in told]
+
+
+def test_a_half_finished_pair_is_removed_and_said_to_start_again(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    half = run.attempt(PAIR.id, PAIR.first_arm).root
+    half.mkdir(parents=True)
+    (half / "server.log").write_text("loading")
+    (said,) = recovered(store, tmp_path)
+    assert PAIR.id in said and "half finished" in said and "starts again" in said
+    assert not run.pair(PAIR.id).exists() and run.plan.exists()
+    record = store.run(RUN)
+    assert (record.status, record.note) == ("stopped", CUT_OFF)
+
+
+def test_a_finished_pair_that_did_not_reach_the_database_is_taken_in(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    write_pair(run, PAIR)
+    (said,) = recovered(store, tmp_path)
+    assert "is now" in said
+    assert store.load_pair(PAIR.name).outcome is PairOutcome.BROKEN
+    assert run.pair_json(PAIR.id).exists()
+    assert recovered(store, tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", ["pair.json", "baseline/exchanges.jsonl", "candidate/snapshot.tar"])
+def test_a_pair_whose_evidence_is_not_whole_is_not_finished(store: Store, tmp_path: Path, damage: str) -> None:
+    run = running(store, tmp_path, "suite")
+    write_pair(run, PAIR)
+    path = run.pair(PAIR.id) / damage
+    path.write_bytes(path.read_bytes()[:-9])
+    (said,) = recovered(store, tmp_path)
+    assert "half finished" in said and store.pair_names() == () and not run.pair(PAIR.id).exists()
+
+
+def test_a_pair_in_the_database_is_left_as_it_is(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    store.save_pair(write_pair(run, PAIR))
+    assert recovered(store, tmp_path) == []
+    assert run.pair_json(PAIR.id).exists() and len(store.pair_names()) == 1
+
+
+def test_nothing_stays_of_a_single_pair_that_was_cut_off(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "pair")
+    run.attempt(PAIR.id, PAIR.first_arm).root.mkdir(parents=True)
+    recovered(store, tmp_path)
+    assert store.runs() == () and not run.root.exists()
+
+
+def test_a_single_pair_that_was_saved_is_finished(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "pair")
+    store.save_pair(write_pair(run, PAIR))
+    recovered(store, tmp_path)
+    assert store.run(RUN).status == "finished" and run.root.exists()
+
+
+def test_a_run_that_has_ended_is_not_looked_at(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    store.end_run(RUN, "stopped", "interrupted")
+    (run.root / "notes").mkdir()
+    assert recovered(store, tmp_path) == [] and (run.root / "notes").is_dir()
+    assert store.run(RUN).note == "interrupted"
+
+
+def test_files_beside_the_pairs_are_left_alone(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    run.lives.mkdir()
+    (run.root / "link").symlink_to(tmp_path)
+    (run.root / "notes.txt").touch()
+    assert recovered(store, tmp_path) == []
+    assert run.lives.is_dir() and (run.root / "notes.txt").exists() and (run.root / "link").is_symlink()
+
+
+def test_evidence_that_is_elsewhere_is_not_missed(store: Store, tmp_path: Path) -> None:
+    store.save_run(RUN, "cpu-demo", "0.1.0", plan_of(PAIR), kind="suite")
+    assert recovered(store, tmp_path) == []
+    assert store.run(RUN).status == "stopped"

@@ -1,0 +1,69 @@
+"""Wall time of pairs. The golden values are in test_published.py."""
+
+import math
+
+import pytest
+
+from agent_ab.stats.walltime import (
+    TimePair,
+    censored_ratio,
+    direction,
+    geometric_ratio,
+    hodges_lehmann,
+    solved_per_hour,
+    wilcoxon_p,
+)
+
+
+def test_a_pair_points_to_the_faster_arm() -> None:
+    assert direction(TimePair(100, 80)) == 1
+    assert direction(TimePair(100, 120)) == -1
+    assert direction(TimePair(100, 100)) == 0
+
+
+def test_an_arm_that_was_cut_at_its_limit_is_the_slower_one() -> None:
+    assert direction(TimePair(480, 186, baseline_censored=True)) == 1
+    assert direction(TimePair(186, 480, candidate_censored=True)) == -1
+    assert direction(TimePair(480, 480, baseline_censored=True, candidate_censored=True)) == 0
+
+
+def test_where_a_cut_time_leaves_it_open_the_candidate_gets_no_benefit_of_the_doubt() -> None:
+    assert direction(TimePair(480, 470, baseline_censored=True), limit_ratio=0.9) == -1
+    assert direction(TimePair(480, 400, baseline_censored=True), limit_ratio=0.9) == 1
+    assert direction(TimePair(470, 480, candidate_censored=True), limit_ratio=1.2) == -1
+
+
+def test_another_greatest_ratio_moves_the_line() -> None:
+    assert direction(TimePair(100, 110), limit_ratio=1.2) == 1
+    assert direction(TimePair(100, 95), limit_ratio=0.9) == -1
+
+
+def test_the_ratio_turns_over_with_the_arms() -> None:
+    pairs = [TimePair(100, 80), TimePair(200, 190), TimePair(50, 55)]
+    swapped = [TimePair(p.candidate, p.baseline) for p in pairs]
+    assert geometric_ratio(swapped).value == pytest.approx(1 / geometric_ratio(pairs).value)
+    assert hodges_lehmann(swapped) == pytest.approx(1 / (hodges_lehmann(pairs) or math.nan))
+    assert wilcoxon_p(swapped) == wilcoxon_p(pairs)
+
+
+def test_censoring_moves_the_ratio_away_from_one() -> None:
+    pairs = [TimePair(100, 70), TimePair(100, 90), TimePair(100, 80)]
+    cut = [*pairs, TimePair(480, 300, baseline_censored=True)]
+    assert (censored_ratio(cut) or 1) < geometric_ratio(cut).value
+    slower = [*pairs, TimePair(300, 480, candidate_censored=True)]
+    assert (censored_ratio(slower) or 0) > geometric_ratio(slower).value
+
+
+def test_where_too_little_is_known_nothing_is_fitted() -> None:
+    both = TimePair(480, 480, baseline_censored=True, candidate_censored=True)
+    assert censored_ratio([both, both]) is None
+    assert censored_ratio([TimePair(100, 80), TimePair(480, 80, baseline_censored=True)]) is None
+    assert wilcoxon_p([TimePair(1, 1)]) is None
+    assert hodges_lehmann([]) is None
+    assert hodges_lehmann([TimePair(2, 1)] * 1501) is None
+    assert geometric_ratio([TimePair(2, 1)]).low is None
+
+
+def test_an_arm_without_a_solved_task_has_no_ratio() -> None:
+    found = solved_per_hour([(False, True), (False, True)], [(3600.0, 1800.0), (3600.0, 1800.0)])
+    assert (found.baseline, found.candidate, found.ratio, found.low) == (0.0, 2.0, None, None)
