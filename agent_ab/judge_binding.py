@@ -189,10 +189,10 @@ class Binding:
         if settings.get("grammar_lazy"):
             return self._lazy(text, settings.get("grammar_triggers", ()))
         made = self.eager(text)
-        for token in self.tokenize(str(settings.get("generation_prompt", "")), False) if made and prefilled else ():
-            if not made.accept(token):
-                made.close()
-                return None
+        before = self.tokenize(str(settings.get("generation_prompt", "")), False) if prefilled else []
+        if made is not None and not all(made.accept(token) for token in before):
+            made.close()
+            return None
         return made
 
     def eager(self, text: bytes) -> "Grammar | None":

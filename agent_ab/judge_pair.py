@@ -39,15 +39,15 @@ def of_pair(
     found = parting.from_json(pair.divergence).raw if pair.divergence is not None else None
     if found is None or found.kind is not Kind.MODEL:
         return Judgement(SCHEMA, None, None, counted)
-    if bench is None:
-        return Judgement(SCHEMA, None, None, counted)
     case = _case(pair, found, run, servers_run)
-    if isinstance(case, str):
+    if bench is None:
+        score = Score(pair.name, "no GGUF was served by a llama-server of ours, and the judge reads nothing else")
+    elif isinstance(case, str):
         score = Score(pair.name, case)
     else:
         with tempfile.TemporaryDirectory(prefix="agent-ab-judge-") as scratch:
             (score,) = judge.judge((case,), bench, Path(scratch), observer)
-    limit = threshold((score,), bench.n_max + 1)
+    limit = threshold((score,), max(drafts.values()) + 1)
     return Judgement(SCHEMA, classify(score, limit), limit, counted)
 
 

@@ -265,7 +265,8 @@ def _scores(
             )
             (equal if mine.raw.tokens == theirs.raw.tokens else differing).append(case)
     places = sum(len(case.candidate.tokens or ()) for case in differing)
-    for case in equal:
+    # Where nothing differs there is nothing to judge, and no model is loaded for it.
+    for case in equal if differing else ():
         if places >= judge.PLACES:
             break
         differing.append(case)

@@ -99,7 +99,7 @@ def sentence(judged: Judged, limit: Threshold) -> str:
     """Return one difference in one line."""
     score = judged.score
     if judged.kind is None:
-        return f"equal, {score.scanned} tokens looked at"
+        return f"equal, {score.scanned} tokens looked at" if score.scanned else "equal"
     if judged.kind is Class.NOT_JUDGED:
         return f"not judged: {judged.reason}"
     assert score.baseline and score.candidate

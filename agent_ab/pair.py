@@ -10,6 +10,7 @@ from agent_ab.model import (
     Arm,
     Attempt,
     Exchange,
+    ExchangeLog,
     Flip,
     Json,
     Outcome,
@@ -245,13 +246,18 @@ def _findings(attempt: Attempt) -> Iterable[str]:
         yield f"{attempt.arm}: {metrics.broken_streams} replies broke off"
     if metrics.budget_stops:
         yield f"{attempt.arm}: {metrics.budget_stops} generations hit the response budget"
-    for odd in odd_requests(attempt.log) if attempt.log else ():
-        yield f"{attempt.arm}: exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
-    if attempt.log and attempt.log.bodies is not None:
-        held = f"the first {attempt.log.bodies} of {len(attempt.log.exchanges)} exchanges"
-        yield f"{attempt.arm}: its exchange log is enormous; only {held} were compared word by word"
-    refused = [r for r in attempt.log.refused if r.reason != "identity"] if attempt.log else []
-    if refused:
-        yield f"{attempt.arm}: the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"
+    if attempt.log:
+        yield from (f"{attempt.arm}: {words}" for words in _about_the_log(attempt.log))
     if attempt.patch and not attempt.patch.edited_production:
         yield f"{attempt.arm}: no production code was edited"
+
+
+def _about_the_log(log: ExchangeLog) -> Iterable[str]:
+    for odd in odd_requests(log):
+        yield f"exchange {odd.exchange} is a {odd.oddity} request: {odd.detail}"
+    if log.bodies is not None:
+        held = f"the first {log.bodies} of {len(log.exchanges)} exchanges"
+        yield f"its exchange log is enormous; only {held} were compared word by word"
+    refused = [r for r in log.refused if r.reason != "identity"]
+    if refused:
+        yield f"the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agent_ab import evidence
 from agent_ab.errors import ApparatusError
-from agent_ab.model import Event, Observer, Pair, RunKind, RunStatus
+from agent_ab.model import Arm, Event, Observer, Pair, RunKind, RunStatus
 from agent_ab.paths import RunPaths
 from agent_ab.snapshot import remove
 from agent_ab.store import RunSummary, Store
@@ -13,18 +13,23 @@ CUT_OFF = "cut off: the process was killed, or the machine went down"
 
 
 def recover(store: Store, runs_dir: Path, observer: Observer) -> None:
-    """Bring every run that the database holds for running to an end. Call it only when nobody plays into the database."""
+    """Tidy every run that is not finished, and end those that the database holds for running.
+
+    Call it only when nobody plays into the database.
+    """
     for run in store.runs():
+        if run.status == RunStatus.FINISHED:
+            continue
+        if (runs_dir / run.id).is_dir():
+            _tidy(store, RunPaths(runs_dir / run.id), observer)
         if run.status == RunStatus.RUNNING:
-            if (runs_dir / run.id).is_dir():
-                _tidy(store, RunPaths(runs_dir / run.id), observer)
             _close(store, run, runs_dir)
 
 
 def _tidy(store: Store, run: RunPaths, observer: Observer) -> None:
     saved = {state.id for state in store.pair_states(run.root.name)}
     for folder in sorted(run.root.iterdir()):
-        if folder.name in saved or folder == run.lives or folder.is_symlink() or not folder.is_dir():
+        if folder.name in saved or folder.is_symlink() or not folder.is_dir() or not _is_a_pairs(folder):
             continue
         name = f"{run.root.name}/{folder.name}"
         pair = _finished(run, folder.name)
@@ -37,6 +42,12 @@ def _tidy(store: Store, run: RunPaths, observer: Observer) -> None:
                 f"{name} was half finished when its run was cut off: removed, it starts again from its first attempt"
             )
         observer(Event(None, None, message, lasting=True))
+
+
+def _is_a_pairs(folder: Path) -> bool:
+    """Return whether a directory holds nothing but what a pair's does."""
+    names = {arm.value for arm in Arm} | {"pair.json"}
+    return all(entry.name in names or entry.name.startswith(".pair.json") for entry in list(folder.iterdir()))
 
 
 def _close(store: Store, run: RunSummary, runs_dir: Path) -> None:

@@ -101,6 +101,8 @@ VARIABLES: Mapping[str, Variable] = {
     ),
     "agent.response_budget": Variable(("agent.response_budget",), request=BUDGET_KEYS, world=_CONFIG),
     "agent.max_turns": Variable(("agent.max_turns",), world=_CONFIG),
+    # The requests may not differ: it shows what a midnight between the arms does.
+    "agent.clock": Variable(("agent.clock",), world=("agent.clock", "agent.environment.FAKETIME")),
     "agent.time_limit_s": Variable(("agent.time_limit_s",)),
     "sampling": Variable(
         ("sampling",), tuple(SAMPLING_FLAGS.values()), props=("sampling",), request=tuple(SAMPLING_FLAGS)

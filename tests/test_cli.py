@@ -21,7 +21,7 @@ def test_version_is_printed(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--task", "transfer-repare"], "did you mean transfer-repair?"),
-        (["--task", "transfer-repair", "--profile", "cpu-dmo"], "did you mean cpu-demo?"),
+        (["--task", "transfer-repair", "--profile", "cpu-dmo"], "did you mean cpu-demo"),
         (["--task", "transfer-repair", "--seed", "-1"], "--seed -1"),
         (["--task", "transfer-repair", "--agent", "oracel"], "did you mean oracle?"),
         (["--task", "transfer-repair", "--agent", "opencode"], 'give a profile with agent.kind = "opencode"'),

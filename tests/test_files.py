@@ -41,10 +41,14 @@ def test_what_is_not_there_cannot_be_kept(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_broken_apparatus_that_names_the_place(tmp_path: Path) -> None:
-    with pytest.raises(ApparatusError, match="full cannot be written: No space left"), on_disk(tmp_path / "full"):
-        # The kernel's own full disk.
-        with Path("/dev/full").open("wb", buffering=0) as full:
-            full.write(b"x")
+    said = "full cannot be written: No space left"
+    # The kernel's own full disk.
+    with (
+        pytest.raises(ApparatusError, match=said),
+        on_disk(tmp_path / "full"),
+        Path("/dev/full").open("wb", buffering=0) as full,
+    ):
+        full.write(b"x")
 
 
 def test_other_errors_pass(tmp_path: Path) -> None:

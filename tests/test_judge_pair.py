@@ -85,3 +85,9 @@ def test_a_budget_of_thoughts_is_not_judged(tmp_path: Path) -> None:
 
 def test_a_difference_with_its_prompt_goes_to_the_judge(tmp_path: Path) -> None:
     assert LIBRARY in judged(played(*PARTED), tmp_path, PROMPTS).sentence
+
+
+def test_without_a_gguf_there_is_no_judge_and_it_is_said_so(tmp_path: Path) -> None:
+    of = played(*PARTED)
+    found = of_pair(of, RunPaths(tmp_path / "runs" / of.run), None, DRAFTS, ignore)
+    assert "no GGUF was served" in found.sentence and found.symptoms[Arm.BASELINE].replies == 1

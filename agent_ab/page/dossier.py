@@ -12,7 +12,7 @@ from agent_ab.judgement_view import judgement_data
 from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.page.contents import Dossier
-from agent_ab.page.lines import Mark, Numbered, check_of, label_of
+from agent_ab.page.lines import Mark, Numbered, check_of, label_of, mark_words
 from agent_ab.transcript import Turn, turns
 
 MESSAGE_CHARS = 20_000
@@ -91,7 +91,7 @@ def _checks(pair: Pair, marks: Sequence[Mark]) -> list[Json]:
                 "scored": scored,
                 "rule": next((side.rule for side in sides if side), ""),
                 "flip": "" if flip is None else ("broken" if flip is CheckStatus.FAIL else "fixed"),
-                "mark": "" if mark is None else f"{mark.kind}{': ' + mark.note if mark.note else ''}",
+                "mark": "" if mark is None else mark_words(mark),
                 **{arm.value: _side(side) for arm, side in zip(Arm, sides, strict=True)},
             }
         )

@@ -213,6 +213,8 @@ def commands(run: RunFacts, pairs: Sequence[Pair], db: str, runs_dir: str) -> tu
     found.append(line("the verdict", "gate", run.id, *where))
     found.append(line("this page", "report", run.id, "--html", "report.html", *where, *evidence))
     if run.kind != "import":
+        if any(pair.flips for pair in pairs):
+            found.append(line("say of each flip what you take it for", "review", run.id, *where, *evidence))
         found.append(line("judge the snapshots by the present checks", "regrade", run.id, *where, *evidence))
         found.append(line("everything that another machine needs to check this", "bundle", run.id, *where, *evidence))
     if pairs and run.kind != "import":

@@ -37,6 +37,10 @@ class Mark(Protocol):
         """Return the person's own words."""
 
     @property
+    def reruns(self) -> Mapping[str, Sequence[str]] | None:
+        """Return the check's verdicts on both frozen snapshots, by arm, where it was run again."""
+
+    @property
     def quarantined(self) -> bool:
         """Return whether the check disagreed with itself and counts in neither arm."""
 
@@ -88,7 +92,7 @@ def flip_lines(
     evidence = {(c.task, c.check): c for c in verdict.checks} if verdict else {}
     said: dict[tuple[str, str], list[str]] = {}
     for mark in marks:
-        said.setdefault((mark.pair_id, mark.check_id), []).append(_mark_words(mark))
+        said.setdefault((mark.pair_id, mark.check_id), []).append(mark_words(mark))
     lines = []
     for flip in summary.flips:
         names = (*flip.broken, *flip.fixed)
@@ -110,8 +114,11 @@ def _flip_line(flip: FlippedCheck, by_name: Mapping[str, Numbered], notes: tuple
     return FlipLine(flip.task, flip.check_id, flip.rule, refs[0], refs[1], flip.pairs, reason, notes)
 
 
-def _mark_words(mark: Mark) -> str:
+def mark_words(mark: Mark) -> str:
+    """Return a mark in a few words, with what running the check again came to."""
     words = f"marked {mark.kind}" + (f": {mark.note}" if mark.note else "")
+    if mark.reruns:
+        words += "; run again: " + ", ".join(f"{arm} {' '.join(verdicts)}" for arm, verdicts in mark.reruns.items())
     return words + ("; quarantined" if mark.quarantined else "")
 
 

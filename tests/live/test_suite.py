@@ -142,8 +142,10 @@ def test_ctrl_c_twice_stops_at_once_and_the_next_start_tidies_up(tmp_path: Path,
     with running(tmp_path, given.words()) as popen:
         wait_for_a_second_pair(tmp_path, popen)
         popen.send_signal(signal.SIGINT)
-        popen.send_signal(signal.SIGINT)
+        # Another one, because two of a kind may become one on their way.
+        popen.send_signal(signal.SIGTERM)
         assert popen.wait(60) == 130
+        assert popen.stderr is not None and "interrupted twice" in popen.stderr.read()
     assert chaos.surviving(scratch) == []
     finished = agent_ab(tmp_path, *given.words())
     assert finished.status == 0, finished.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from agent_ab import process, vllm_command, vllm_engine
 from agent_ab.config import Draft, Speculation
-from tests.command import ROOT, agent_ab
+from tests.command import agent_ab
 
 ASKED = "AGENT_AB_LIVE_VLLM"
 pytestmark = pytest.mark.skipif(
@@ -29,8 +29,9 @@ def words(kind):
     for part in typing.get_args(kind):
         yield from words(part) if typing.get_args(part) else [part]
 methods = set(words(speculative.SpeculativeMethod))
-faults = [f"{config}: no {name}" for config in json.load(sys.stdin) for name in config if name not in fields]
-faults += [config["method"] for config in json.loads(sys.argv[1]) if config["method"] not in methods]
+configs = json.loads(sys.argv[1])
+faults = [f"{config}: no {name}" for config in configs for name in config if name not in fields]
+faults += [config["method"] for config in configs if config["method"] not in methods]
 print(json.dumps(faults))
 """
 
@@ -75,11 +76,11 @@ def test_nothing_came_from_the_prefix_cache(played: Any) -> None:
         assert {e["timings"]["cache_n"] for e in attempt["log"]["exchanges"]} == {0}
 
 
-def test_the_methods_that_are_not_run_here_are_words_that_vllm_knows() -> None:
+def test_the_methods_that_are_not_run_here_are_words_that_vllm_knows(tmp_path: Path) -> None:
     engine = vllm_engine.find("")
     configs = json.dumps([vllm_command.speculative_config(speculation) for speculation in CONFIGS])
     python = str(engine.binary.parent / "python3")
-    env = {"PATH": os.defpath, "HOME": str(ROOT), "HF_HUB_OFFLINE": "1"}
-    done = process.run([python, "-c", PARSE, configs], env=env, stdin=configs.encode(), timeout_s=600)
+    env = {"PATH": os.defpath, "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = process.run([python, "-c", PARSE, configs], env=env, timeout_s=600)
     assert done.exit_code == 0, done.stderr[-2000:]
     assert json.loads(done.stdout.splitlines()[-1]) == []

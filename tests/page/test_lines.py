@@ -18,15 +18,16 @@ class Said:
     kind: str
     note: str = ""
     quarantined: bool = False
+    reruns: dict[str, list[str]] | None = None
 
 
 def test_a_flip_names_its_pairs_the_reason_and_what_a_person_said() -> None:
     pairs = [played(0, candidate=9), played(4, candidate=9), played(1)]
-    marks = (Said(pairs[0].id, "check-9", "flaky check", "looks odd", True),)
+    marks = (Said(pairs[0].id, "check-9", "flaky check", "looks odd", True, {"baseline": ["pass", "fail"]}),)
     (flip,) = lines.flip_lines(summarise(pairs), lines.numbered(pairs), verdict_of(pairs), marks)
     assert [ref.number for ref in flip.broken] == [1, 2] and flip.fixed == () and flip.pairs == 2
     assert flip.example == "as the rule says"
-    assert flip.notes == ("marked flaky check: looks odd; quarantined",)
+    assert flip.notes == ("marked flaky check: looks odd; run again: baseline pass fail; quarantined",)
 
 
 def test_only_a_supported_verdict_says_regressed() -> None:

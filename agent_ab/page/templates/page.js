@@ -105,7 +105,7 @@
         `tr${check.flip ? "." + check.flip : ""}${check.id === target && check.scored ? ".target" : ""}`,
         {},
         h("th", { scope: "row" }, check.id, h("small", {}, check.flip || (check.scored ? "" : "probe, not scored")),
-          check.mark ? h("small.note", {}, `marked ${check.mark}`) : "", h("small", {}, check.rule)),
+          check.mark ? h("small.note", {}, check.mark) : "", h("small", {}, check.rule)),
         side(check, "baseline"),
         side(check, "candidate"),
       ),
