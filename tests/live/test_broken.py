@@ -184,7 +184,7 @@ def test_what_is_generated_after_the_limit_is_not_counted_and_the_server_is_told
         "context = 65536": "context = 8192",
         "n_max = 3": "n_max = 1",
         'protocol = "tools"': 'protocol = "json"',
-        "time_limit_s = 120": "time_limit_s = 2",
+        "time_limit_s = 120": "time_limit_s = 5",
     }
     done = play(tmp_path, changes)
     for attempt in arms(done):
