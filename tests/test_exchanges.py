@@ -63,6 +63,16 @@ def test_absent_drafts_are_none_and_not_zero(tmp_path: Path) -> None:
     assert (timings.draft_n, timings.draft_n_accepted) == (None, None)
 
 
+def test_a_streamed_reply_without_timings_is_timed_by_the_proxy(tmp_path: Path) -> None:
+    lines = golden()
+    lines[2] |= {"timings": None, "started_s": 1.0, "first_byte_s": 1.5, "last_byte_s": 2.0}
+    lines[2]["usage"] = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details.cached_tokens": 2}
+    assert read_log(written(tmp_path, lines)).exchanges[0].timings == Timings(7, 500.0, 4, 500.0, 2)
+    for change in ({"streamed": False}, {"usage": None}, {"first_byte_s": None}):
+        told = [line | change if line is lines[2] else line for line in lines]
+        assert read_log(written(tmp_path, told)).exchanges[0].timings is None
+
+
 def test_a_request_that_broke_identity_is_read_with_its_body(tmp_path: Path) -> None:
     lines = golden()
     lines[5] |= {"reason": "identity", "request": {"messages": []}}

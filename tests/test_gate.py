@@ -203,6 +203,10 @@ def test_unproven_pairs_are_never_adopted_and_can_be_rejected() -> None:
     assert verdict.decision is Decision.INCONCLUSIVE
     assert "UNPROVEN: 48 of 48 pairs" in verdict.reasons[0]
     assert judged([replace(o, proven=False) for o in pairs(8, 10, 1)]).decision is Decision.REJECT
+    attached = [
+        replace(o, unproven=("of the baseline's server nobody proved which program serves",)) for o in adoptable
+    ]
+    assert "Of the baseline's server nobody proved which program serves." in judged(attached).reasons
 
 
 def test_an_unknown_wall_time_keeps_from_adopting() -> None:

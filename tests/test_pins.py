@@ -139,6 +139,13 @@ def test_a_seed_per_turn_is_never_the_one_that_means_random(seed: int, turn: int
     assert 0 <= seed_for(settings(seed_mode="per-turn", seed=seed), turn) < 2**32 - 1
 
 
+def test_another_server_gets_its_own_keys_and_its_own_name_for_the_model() -> None:
+    text, written = pinned('{"model":"local","top_k":3}', fixed={}, model="big", sampling={"repetition_penalty": 1.1})
+    added = {"seed": 4242, "repetition_penalty": 1.1, "max_tokens": 512, "model": "big"}
+    assert written == added and json.loads(text) == {"top_k": 3, **added}
+    assert pinned('{"model":"big"}', model="big")[1] == ALL
+
+
 def test_an_unknown_seed_mode_is_an_error() -> None:
     with pytest.raises(ValueError, match="unknown seed mode"):
         seed_for(settings(seed_mode="random"), 0)

@@ -225,3 +225,40 @@ def test_an_endless_line_is_skipped_wherever_it_is_cut(places: list[int]) -> Non
     line = b"data: " + b"x" * 90 + b"\n\n" + b'data: {"choices":[{"text":"ok","finish_reason":"stop"}]}\n\n'
     reply = read(cut(line, places), limits=Limits(line=80))
     assert (reply.content, reply.truncated) == ("ok", True)
+
+
+VLLM_USAGE = {"prompt_tokens": 24, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 8}}
+VLLM_METRICS = {
+    "time_to_first_token_ms": 33.5,
+    "generation_time_ms": 130,
+    "queue_time_ms": 0.1,
+    "speculative_decoding": {"num_draft_tokens": 15, "num_accepted_draft_tokens": 10, "acceptance_histogram": [1, 1]},
+}
+
+
+def vllm_end(metrics: Any, usage: Any) -> Reply:
+    last = json.dumps({"choices": [], "usage": usage, "metrics": metrics}).encode()
+    return read([*fake.events("hello")[:-1], b"data: " + last + b"\n\n", b"data: [DONE]\n\n"])
+
+
+def test_vllms_metrics_of_a_request_become_its_timings() -> None:
+    told = {"prompt_n": 16, "predicted_n": 10, "cache_n": 8, "prompt_ms": 33.5, "predicted_ms": 130.0}
+    assert vllm_end(VLLM_METRICS, VLLM_USAGE).timings == told | {"draft_n": 15, "draft_n_accepted": 10}
+    nothing = VLLM_METRICS | {"speculative_decoding": {"num_draft_tokens": 0, "num_accepted_draft_tokens": 0}}
+    assert vllm_end(nothing, VLLM_USAGE).timings == told
+    assert vllm_end(VLLM_METRICS | {"speculative_decoding": None}, VLLM_USAGE).timings == told
+
+
+@pytest.mark.parametrize(
+    ("metrics", "usage"),
+    [
+        (None, VLLM_USAGE),
+        ([], VLLM_USAGE),
+        (VLLM_METRICS | {"generation_time_ms": None}, VLLM_USAGE),
+        (VLLM_METRICS, {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}, "completion_tokens": 1}),
+        (VLLM_METRICS, {"total_tokens": 3}),
+    ],
+)
+def test_metrics_that_lack_a_part_are_no_timings(metrics: Any, usage: Any) -> None:
+    before = stream("hello").timings
+    assert vllm_end(metrics, usage).timings == before

@@ -32,6 +32,8 @@ LEFT, RIGHT = 46.0, 14.0
 
 TABLED = 80
 """Most pairs that a plot has a table of its own for."""
+MANY = 60
+"""More pairs than this are drawn finely, so that they do not cover one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,14 @@ def wall_times(points: Sequence[PairPoint]) -> Plot | None:
     shapes: list[Shape] = [*grid_lines(scale, ticks, LEFT, WIDTH - RIGHT)]
     shapes += [Words(LEFT - 6, scale.at(t) + 4, unit.label(t), "tick", "end") for t in ticks]
     shapes += _arm_names(x1, x2, height - 6)
+    many = " many" if len(timed) > MANY else ""
     # What flipped is drawn last, on top.
     for p, b, c in sorted(timed, key=lambda row: row[0].css != "same"):
         title = f"pair {p.number}, {p.label}: {wording.seconds(b)} to {wording.seconds(c)}{_cut_words(p.cut)}"
-        shapes.append(Line(((x1, scale.at(b)), (x2, scale.at(c))), f"pair {p.css}", p.number, title))
+        shapes.append(Line(((x1, scale.at(b)), (x2, scale.at(c))), f"pair {p.css}{many}", p.number, title))
         for x, value, cut, css in ((x1, b, p.cut[0], "baseline"), (x2, c, p.cut[1], "candidate")):
-            shapes.append(Mark(x, scale.at(value), css, "triangle" if cut else "circle", 5 if cut else 3.5, p.number))
+            size = (5 if cut else 3.5) if not many else 2
+            shapes.append(Mark(x, scale.at(value), css, "triangle" if cut else "circle", size, p.number))
     faster = sum(c < b for _, b, c in timed)
     sentence = (
         f"In {faster} of {wording.counted(len(timed), 'pair')} the candidate took less time. "
@@ -220,12 +224,13 @@ def _stacked_dots(ratios: Sequence[tuple[PairPoint, float]], scale: Scale, top: 
     for p, r in ratios:
         columns.setdefault(round(scale.at(r) / 7), []).append((p, r))
     tallest = max(map(len, columns.values()))
-    step = min(8.0, (bottom - top) / max(1, tallest - 1)) if tallest > 1 else 0.0
+    step = min(8.0, (bottom - top) / max(1, tallest - 1)) if tallest > 1 else 8.0
+    size = max(1.5, min(3.4, step * 0.55))
     shapes: list[Shape] = []
     for column, found in columns.items():
         for level, (p, r) in enumerate(found):
             title = f"pair {p.number}, {p.label}: {wording.ratio(r)}"
-            shapes.append(Mark(column * 7.0, bottom - level * step, f"dot {p.css}", "circle", 3.4, p.number, title))
+            shapes.append(Mark(column * 7.0, bottom - level * step, f"dot {p.css}", "circle", size, p.number, title))
     return shapes
 
 
