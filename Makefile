@@ -10,6 +10,9 @@ BIN := .venv/bin
 # The binding takes the libraries that our own build of llama-server makes: nothing is compiled twice.
 PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Every command of the tests would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help pair suite gate report chaos setup test test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
 
@@ -60,8 +63,8 @@ chaos: .venv/.dev ## kill -9 suites at 50 random moments and compare with a quie
 	@$(BIN)/python -m tests.chaos $(ARGS)
 
 live-vllm: .venv/.dev ## install vLLM's CPU build into the cache (3.5 GB, once) and play none against ngram on it
-	@AGENT_AB_VLLM=$$($(BIN)/python scripts/install_vllm.py) AGENT_AB_LIVE_VLLM=1 \
-	  $(BIN)/python -m pytest tests/live/test_vllm.py $(ARGS)
+	@program=$$($(BIN)/python scripts/install_vllm.py) && AGENT_AB_VLLM="$$program" AGENT_AB_LIVE_VLLM=1 \
+	  $(BIN)/python -m pytest -rP tests/live/test_vllm.py $(ARGS)
 
 verify: .venv/.run ## prove every task five times over: reference, starting code, mutants
 	@$(BIN)/agent-ab task verify --repeat 5 $(ARGS)

@@ -68,11 +68,12 @@ class _Story:
         """Take in one event."""
         if "error" in event:
             self.error = self.error or f"in the stream: {json.dumps(event['error'])[:300]}"
-        self._timings = event.get("timings") or self._timings
+        self._timings = event.get("timings") or _of_vllm(event) or self._timings
         for choice in event.get("choices") or ():
             self._finish = choice.get("finish_reason") or self._finish
             delta = choice.get("delta") or {}
             said = [delta.get(key) for key in ("reasoning_content", "content", "tool_calls")]
+            said[0] = said[0] or delta.get("reasoning")
             if any(said):
                 self._first_s = elapsed_s if self._first_s is None else self._first_s
                 self._text.update(_plain(said).encode())
@@ -100,6 +101,24 @@ class _Story:
             finish=self._finish,
             error=self.error,
         )
+
+
+def _of_vllm(event: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics and the usage in the last event of a vLLM as llama-server's `timings`; empty for any other."""
+    metrics, usage = event.get("metrics") or {}, event.get("usage") or {}
+    if metrics.get("generation_time_ms") is None or metrics.get("time_to_first_token_ms") is None:
+        return {}
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    drafting = metrics.get("speculative_decoding") or {}
+    return {
+        "prompt_n": usage.get("prompt_tokens", 0) - cached,
+        "prompt_ms": metrics["time_to_first_token_ms"],
+        "predicted_n": usage.get("completion_tokens", 0),
+        "predicted_ms": metrics["generation_time_ms"],
+        "cache_n": cached,
+        "draft_n": drafting.get("num_draft_tokens"),
+        "draft_n_accepted": drafting.get("num_accepted_draft_tokens"),
+    }
 
 
 def _plain(said: list[Any]) -> str:

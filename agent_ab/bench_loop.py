@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import bench_stats, drafts, engine, machine, models, server
+from agent_ab import bench_stats, drafts, machine, models, serving
 from agent_ab.bench_client import Client
 from agent_ab.bench_result import Plan, Result, Standing
 from agent_ab.bench_stats import Reply
@@ -23,6 +23,7 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.methods import BASELINE, Method
 from agent_ab.model import Arm, Event, Json, Observer, Step, Task
 from agent_ab.requests import Recorded, pinned
+from agent_ab.serving import Address, ModelServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Entrant:
 
     method: Method
     settings: ArmSettings
-    engine: engine.Engine
+    engine: serving.AnyEngine
     model: models.Model
 
 
@@ -61,7 +62,7 @@ def play(plan: Plan, task: Task | None, folder: Path, observer: Observer) -> Res
         round_ += 1
     base = bench.entrants[BASELINE]
     facts = {
-        "engine": engine.describe(base.engine),
+        "engine": serving.describe(base.engine),
         "engine_sha256": base.engine.sha256,
         "model": base.model.path.name,
         "model_sha256": base.model.sha256,
@@ -74,24 +75,24 @@ def _prepare(bench: _Bench, task: Task | None) -> None:
     """Find or make engine, model and drafts; a method that cannot run here is not applied, for the reason given."""
     plan = bench.plan
     shared = plan.profile.arm(Arm.BASELINE)
-    found = engine.find(shared.server.binary, bench.observer)
-    target = models.resolve(shared.model, task, bench.observer)
+    if shared.server.engine == "attached":
+        raise UserError("server.engine: a bench starts each method's server itself; it cannot with an attached one")
+    found = serving.find(shared.server, bench.observer)
     for method in plan.methods:
         standing = bench.standings[method.name] = Standing(method)
         speculation = method.speculation
+        settings = shared.model_copy(update={"server": shared.server.model_copy(update={"speculation": speculation})})
         try:
-            model = models.with_draft(target, speculation, bench.observer)
-            models.require(model, speculation)
-            engine.require(found, speculation)
+            model = serving.model(settings, task, bench.observer)
+            serving.require(found, settings, model)
         except UserError as error:
             if method.name == BASELINE:
                 raise
             standing.not_applied = str(error)
             continue
-        settings = shared.model_copy(update={"server": shared.server.model_copy(update={"speculation": speculation})})
         bench.entrants[method.name] = Entrant(method, settings, found, model)
-        if shared.model.source == "scripted":
-            standing.expected = _expected(target, speculation, plan.requests)
+        if shared.model.source == "scripted" and shared.server.engine == "llama-server":
+            standing.expected = _expected(model, speculation, plan.requests)
 
 
 def _expected(target: models.Model, speculation: Speculation, played: tuple[Recorded, ...]) -> float | None:
@@ -113,16 +114,17 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
     replies: list[Reply] = []
     watch = machine.Watch()
     try:
-        with _serving(bench, entrant, log, round_) as (running, key):
-            watch.serving(running.child.pid)
+        with _serving(bench, entrant, log, round_) as (running, at):
+            if running.pid is not None:
+                watch.serving(running.pid)
             proof = running.prove()
             if not proof.speculation_proven:
                 raise ApparatusError(Step.SERVER, proof.proof)
             standing.proof = proof.proof
-            with Client(running.url, key) as client:
+            with Client(at.url, at.key) as client:
                 for number, recorded in enumerate(bench.plan.requests, 1):
                     bench.observer(Event(None, None, _words(bench, name, round_, number)))
-                    replies.append(_ask(bench, client, running, recorded, name, round_))
+                    replies.append(_ask(bench, client, running, recorded, entrant, round_))
                     watch.look()
             _remember_memory(standing, watch.record())
     except ApparatusError as error:
@@ -140,12 +142,12 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
 
 
 @contextmanager
-def _serving(bench: _Bench, entrant: Entrant, log: Path, round_: int) -> Iterator[tuple[server.Server, str]]:
-    key = server.new_key()
+def _serving(bench: _Bench, entrant: Entrant, log: Path, round_: int) -> Iterator[tuple[ModelServer, Address]]:
+    at = serving.address(entrant.engine)
     parts = (entrant.engine, entrant.settings, entrant.model)
-    with server.started(*parts, port=server.free_port(), key=key, log=log, seed=bench.plan.seed) as running:
+    with serving.started(*parts, at=at, log=log, seed=bench.plan.seed) as running:
         running.wait_ready(_loading(bench, entrant.method.name, round_))
-        yield running, key
+        yield running, at
 
 
 def _loading(bench: _Bench, name: str, round_: int) -> Callable[[float], None]:
@@ -155,17 +157,21 @@ def _loading(bench: _Bench, name: str, round_: int) -> Callable[[float], None]:
     return tick
 
 
-def _ask(bench: _Bench, client: Client, running: server.Server, recorded: Recorded, name: str, round_: int) -> Reply:
-    plan = bench.plan
+def _ask(
+    bench: _Bench, client: Client, running: ModelServer, recorded: Recorded, entrant: Entrant, round_: int
+) -> Reply:
+    plan, name = bench.plan, entrant.method.name
     seed = int.from_bytes(hashlib.sha256(f"{plan.seed}/{recorded.id}".encode()).digest()[:4]) % (2**32 - 1)
-    body = pinned(recorded.body, plan.profile.sampling, seed)
+    body = serving.pins(entrant.engine).renamed(pinned(recorded.body, plan.profile.sampling, seed))
     body["max_tokens"] = min(plan.tokens, int(body.get("max_tokens") or plan.tokens))
     try:
         return client.play(recorded, body, name, round_)
     except (httpx.HTTPError, ValueError) as error:
-        running.child.wait(1.0)
+        # A process may take a moment to end.
+        time.sleep(1.0)
         running.check_alive(f"while it answered {recorded.id}")
-        raise ApparatusError(Step.SERVER, f"no answer to {recorded.id}: {error}", running.log) from None
+        log = bench.folder / f"{round_}-{name}.log"
+        raise ApparatusError(Step.SERVER, f"no answer to {recorded.id}: {error}", log) from None
 
 
 def _remember_memory(standing: Standing, record: Json) -> None:

@@ -1,5 +1,6 @@
 """What the doctor says of one arm's server: engine, speculation, model, memory, GPU. Looks; builds and hashes nothing."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab import build, build_steps, engine, machine, memory, models, room, serving, vllm_command, vllm_model
-from agent_ab.config import ArmSettings, Server
+from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.findings import Finding, looked
@@ -87,9 +88,7 @@ def _speculation(arm: ArmSettings, found: serving.AnyEngine | None) -> Finding:
             "speculation", True, f"{speculation.type}, in the profile's word; an attached server proves none"
         )
     if arm.server.engine == "vllm":
-        return looked(
-            "speculation", lambda: f"vLLM is told {vllm_command.speculative_config(speculation) or 'nothing'}"
-        )
+        return looked("speculation", lambda: _told_vllm(speculation))
     if not isinstance(found, Engine):
         return Finding("speculation", True, f"{speculation.type}: not looked at, there is no engine to ask")
 
@@ -98,6 +97,13 @@ def _speculation(arm: ArmSettings, found: serving.AnyEngine | None) -> Finding:
         return f"this llama-server knows {speculation.type}"
 
     return looked("speculation", ask)
+
+
+def _told_vllm(speculation: Speculation) -> str:
+    config = vllm_command.speculative_config(speculation)
+    return (
+        f"vLLM gets --speculative-config {json.dumps(config)}" if config else "none: vLLM gets no --speculative-config"
+    )
 
 
 @dataclass(frozen=True, slots=True)

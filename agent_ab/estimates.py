@@ -9,7 +9,7 @@ import numpy as np
 from agent_ab.model import Arm
 from agent_ab.observations import Observation, RunFacts, Side
 from agent_ab.policy import Policy
-from agent_ab.sample import Evidence, Sample, sides, times
+from agent_ab.sample import Evidence, Sample, sides
 from agent_ab.stats import correction, eprocess, mcnemar, paired, power, walltime
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.stats.eprocess import Tally
@@ -114,33 +114,30 @@ def _changed(o: Observation) -> tuple[int, int]:
 
 
 def _clustered(pairs: Sequence[Observation], changed: Sequence[tuple[int, int]]) -> tuple[ClusteredTest, ...]:
-    by_task: dict[str, list[int]] = {}
-    by_pair = []
-    for o, (broken, fixed) in zip(pairs, changed, strict=True):
-        row = [broken, fixed, sides(o)[0].scored]
-        by_pair.append(row)
-        old = by_task.get(o.task, [0, 0, 0])
-        by_task[o.task] = [a + b for a, b in zip(old, row, strict=True)]
+    by_pair = np.asarray([(*row, sides(o)[0].scored) for o, row in zip(pairs, changed, strict=True)], dtype=np.int64)
+    _, task_of = np.unique([o.task for o in pairs], return_inverse=True)
+    by_task = np.zeros((task_of.max() + 1, 3), dtype=np.int64)
+    np.add.at(by_task, task_of, by_pair)
     tests = []
-    for cluster, rows in (("pair", by_pair), ("task", [by_task[name] for name in sorted(by_task)])):
+    for cluster, rows in (("pair", by_pair), ("task", by_task)):
         if len(rows) < 2:
             continue
-        broken_of, fixed_of, sizes = ([row[i] for row in rows] for i in range(3))
+        broken, fixed, sizes = rows.T
         for name, found in (
-            ("Obuchowski 1998", mcnemar.obuchowski(broken_of, fixed_of)),
-            ("Durkalski 2003", mcnemar.durkalski(broken_of, fixed_of, sizes)),
-            ("Yang 2010", mcnemar.yang(broken_of, fixed_of, sizes)),
+            ("Obuchowski 1998", mcnemar.obuchowski(broken, fixed)),
+            ("Durkalski 2003", mcnemar.durkalski(broken, fixed, sizes)),
+            ("Yang 2010", mcnemar.yang(broken, fixed, sizes)),
         ):
             if found:
                 tests.append(ClusteredTest(name, cluster, found.statistic, found.p))
     return tuple(tests)
 
 
-def time(found: Sample, policy: Policy) -> Time:
+def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
     """Return what the pairs say of wall time."""
-    timed = [(o, known) for o in found.fresh if (known := times(o))]
-    pairs = [known for _, known in timed]
-    signs = [walltime.direction(p, policy.max_time_ratio) for p in pairs]
+    rows = zip(found.fresh, found.of_fresh(ev.times), found.of_fresh(ev.signs), strict=True)
+    timed = [(o, known, sign) for o, known, sign in rows if known]
+    pairs, signs = [known for _, known, _ in timed], [sign for *_, sign in timed]
     found_time = Time(
         pairs=len(pairs),
         faster=signs.count(1),
@@ -155,7 +152,7 @@ def time(found: Sample, policy: Policy) -> Time:
     ratio = walltime.geometric_ratio(pairs, level)
     totals = [math.fsum(p.baseline for p in pairs), math.fsum(p.candidate for p in pairs)]
     hourly = walltime.solved_per_hour(
-        [(left.solved, right.solved) for left, right in (sides(o) for o, _ in timed)],
+        [(left.solved, right.solved) for left, right in (sides(o) for o, *_ in timed)],
         [(p.baseline, p.candidate) for p in pairs],
         level,
     )

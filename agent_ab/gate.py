@@ -104,7 +104,7 @@ def _numbers(run: RunFacts, whole: Sequence[Observation], policy: Policy) -> Num
         sample=found,
         evidence=ev,
         correctness=estimates.correctness(found, ev.differences, policy),
-        time=estimates.time(found, policy),
+        time=estimates.time(found, ev, policy),
         needed=estimates.needed(found, ev, run, policy),
     )
 

@@ -67,6 +67,8 @@ class Evidence:
 
     differences: Tally
     directions: Tally
+    times: tuple[walltime.TimePair | None, ...]
+    """Both arms' wall times of all pairs; None unless both are known."""
     signs: tuple[int, ...]
     """Of all pairs: 1 where the candidate is known to be the faster one, -1 where not, 0: not known."""
     path: tuple[PathPoint, ...]
@@ -78,7 +80,8 @@ def evidence(found: Sample, policy: Policy) -> Evidence:
     ends = found.ends
     shown = sorted({round(i) for i in np.linspace(0, len(ends) - 1, min(PATH_POINTS, len(ends)))})
     stops = [ends[i] for i in shown]
-    signs = tuple(_direction(o, policy.max_time_ratio) for o in found.pairs)
+    known = tuple(times(o) for o in found.pairs)
+    signs = tuple(walltime.direction(pair, policy.max_time_ratio) if pair else 0 for pair in known)
     differences = eprocess.tally(found.d, found.repeated, stops)
     directions = eprocess.tally(signs, found.repeated, stops)
     harm = differences.e(0.0, Bet.HARM)
@@ -90,7 +93,7 @@ def evidence(found: Sample, policy: Policy) -> Evidence:
     )
     last = path[-1]
     now = EValues(last.harm, last.noninferior, last.faster, 1 / policy.alpha)
-    return Evidence(differences, directions, signs, path, now)
+    return Evidence(differences, directions, known, signs, path, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +112,6 @@ def differs(ev: Evidence) -> TwoSided:
         return eprocess.two_sided(float(now.e(0.0, Bet.HARM)[-1]), float(now.e(0.0, Bet.GAIN)[-1]))
 
     return TwoSided(both(ev.differences), both(ev.directions))
-
-
-def _direction(o: Observation, limit_ratio: float) -> int:
-    found = times(o)
-    return walltime.direction(found, limit_ratio) if found else 0
 
 
 def times(o: Observation) -> walltime.TimePair | None:

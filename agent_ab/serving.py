@@ -80,6 +80,12 @@ class Pins:
     fixed: Mapping[str, Json] = field(default_factory=dict)
     """Keys besides seed and sampling."""
 
+    def renamed(self, body: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a request that was written for llama-server in this server's words."""
+        kept = {key: value for key, value in body.items() if key != "cache_prompt"}
+        named = {self.names.get(key, key): value for key, value in kept.items() if self.names.get(key, key)}
+        return {**named, **self.fixed, **({"model": self.model} if self.model else {})}
+
 
 _LLAMA = Pins(fixed={"cache_prompt": False})
 _VLLM = Pins(names={"repeat_penalty": "repetition_penalty"})

@@ -8,9 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import alembic.command
-import alembic.config
-from sqlalchemy import Connection, Engine, event, func
+from sqlalchemy import Connection, Engine, event, func, inspect, text
 from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlmodel import Session, col, create_engine, delete, select
 
@@ -22,6 +20,8 @@ from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, Pair
 
 __all__ = ["PairState", "RunRecord", "RunSummary", "Store", "pair_from_json", "pair_to_json"]
 
+SCHEMA = "m006"
+"""The newest step in `migrations`."""
 BUSY_S = 30.0
 """How long a statement waits for another process's write."""
 
@@ -313,6 +313,15 @@ def _connect(path: Path, busy_s: float) -> Engine:
 
 
 def _migrate(engine: Engine) -> None:
+    with engine.connect() as connection:
+        if inspect(connection).has_table("alembic_version"):
+            at = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            if at == SCHEMA:
+                return
+    # Alembic is slow to import, and a database needs it once.
+    import alembic.command
+    import alembic.config
+
     config = alembic.config.Config()
     config.set_main_option("script_location", str(files("agent_ab") / "migrations"))
     with engine.begin() as connection:

@@ -48,6 +48,12 @@ def test_a_server_without_counters_tells_its_drafts_in_the_reply(client: Client)
     assert ask(client, "no-usage-chunk").drafting is not None
 
 
+def test_vllms_metrics_are_its_times_and_its_drafts(client: Client) -> None:
+    reply = ask(client, "vllm")
+    assert (reply.prompt_n, reply.prompt_ms, reply.predicted_n, reply.predicted_ms) == (24, 33.5, 10, 130.0)
+    assert reply.error == "" and reply.drafting == Drafting(drafts=0, drafted=15, accepted=10, accepted_at=())
+
+
 @pytest.mark.parametrize(
     ("scenario", "words"),
     [

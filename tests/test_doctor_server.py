@@ -115,7 +115,7 @@ def test_vllms_model_directory_is_looked_at_the_same_way(tmp_path: Path) -> None
     server = Server(engine="vllm", binary=str(tmp_path / "absent"), context=512, speculation=Speculation(type="mtp"))
     path = directory(tmp_path / "m", *LAYERS)
     lines = found(ArmSettings(model=ModelFile(path=str(path)), server=server))
-    assert not lines["engine"].ok and "'method': 'mtp'" in lines["speculation"].detail
+    assert not lines["engine"].ok and '"method": "mtp"' in lines["speculation"].detail
     assert "cannot run mtp" in lines["model"].detail and "compare another type" in lines["model"].todo
     assert "KV cache" in lines["memory"].detail or lines["memory"].ok
     small = found(ArmSettings(model=ModelFile(path=str(path)), server=server), 1)["memory"]

@@ -1,6 +1,7 @@
 """Which pairs are valid, what they come to, and what flipped."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -124,3 +125,43 @@ def test_a_candidate_that_drafted_nothing_is_flagged() -> None:
 def test_probes_never_flip() -> None:
     baseline = attempt(BASELINE, checks=(*checks(10), check("probe", scored=False)))
     assert flips(baseline, attempt(CANDIDATE)) == ()
+
+
+def attached(**changes: Any) -> Pair:
+    """Return a pair whose candidate's server somebody else started."""
+    facts = server(CANDIDATE, unproven=("which program serves", "its command line"))
+    return judge(pair(attempt(BASELINE), attempt(CANDIDATE, server=facts, **changes)))
+
+
+def test_a_pair_with_an_attached_server_counts_and_is_not_proven() -> None:
+    judged = attached()
+    assert judged.valid and not judged.proven
+    unproven = {line.name: line.detail for line in judged.proof if line.unproven}
+    assert list(unproven) == ["one variable", "arms applied", "attached server", "no reuse"]
+    assert unproven["attached server"] == (
+        "of the candidate's server nobody proved which program serves; its command line"
+    )
+    assert all(line.ok for line in judged.proof)
+    assert judge(pair(attempt(BASELINE), attempt(CANDIDATE))).proven
+
+
+def test_an_attached_servers_cached_tokens_are_told_and_void_nothing() -> None:
+    log = ExchangeLog((exchange(timings=timings(cache_n=7)),), ())
+    line = next(line for line in attached(log=log).proof if line.name == "no reuse")
+    assert line.ok and line.unproven and "candidate exchange 0: 7 cached tokens" in line.detail
+
+
+def test_an_attached_server_that_contradicts_the_profile_voids_the_pair() -> None:
+    facts = server(CANDIDATE, unproven=("all of it",), speculation_proven=False)
+    assert not judge(pair(attempt(BASELINE), attempt(CANDIDATE, server=facts))).valid
+
+
+def test_the_name_that_a_server_has_for_its_model_is_no_other_request() -> None:
+    logs = []
+    for name in ("one", "two"):
+        pinned = {"seed": 4242, "model": name}
+        request: dict[str, Any] = {"model": name, "messages": [], "seed": 4242}
+        logs.append(ExchangeLog((exchange(request=request, pinned=pinned, server_sha256=name * 20),), ()))
+    arms = (attempt(BASELINE, log=logs[0]), attempt(CANDIDATE, log=logs[1]))
+    line = next(line for line in judge(pair(*arms)).proof if line.name == "same first request")
+    assert line.ok

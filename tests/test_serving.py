@@ -44,6 +44,13 @@ def test_what_the_proxy_writes_is_in_the_servers_own_words() -> None:
     assert serving.pins(attached("vLLM 0.32.0")).names == serving.pins(VLLM).names
 
 
+def test_a_request_in_llama_servers_words_is_put_into_anothers() -> None:
+    body = {"messages": [], "top_k": 20, "repeat_penalty": 1.1, "cache_prompt": False}
+    assert serving.pins(LLAMA).renamed(body) == body
+    assert serving.pins(VLLM).renamed(body) == {"messages": [], "top_k": 20, "repetition_penalty": 1.1}
+    assert serving.pins(attached("")).renamed(body) == {"messages": [], "model": "big-model"}
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

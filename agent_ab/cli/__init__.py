@@ -4,37 +4,6 @@ Exit status: 0 done (for `pair`: the pair is valid), 2 the user's mistake, 4 the
 130 interrupted.
 """
 
-from agent_ab.cli import (
-    apparatus,
-    bench,
-    blocks,
-    export,
-    gate,
-    lossless,
-    machine,
-    pairs,
-    report,
-    review,
-    suite,
-    sweep,
-    tasks,
-)
 from agent_ab.cli.app import app, run_command
 
-__all__ = [
-    "app",
-    "apparatus",
-    "bench",
-    "blocks",
-    "export",
-    "gate",
-    "lossless",
-    "machine",
-    "pairs",
-    "report",
-    "review",
-    "run_command",
-    "suite",
-    "sweep",
-    "tasks",
-]
+__all__ = ["app", "run_command"]

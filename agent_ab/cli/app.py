@@ -2,20 +2,83 @@
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
+from typer.main import get_command_from_info, get_group_from_info
 
 from agent_ab import __version__
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.store import Store
 from agent_ab.wording import visible
 
+if TYPE_CHECKING:
+    from agent_ab.store import Store
+
+COMMANDS = {
+    "pair": "pairs",
+    "run": "suite",
+    "gate": "gate",
+    "report": "report",
+    "demo": "report",
+    "runs": "suite",
+    "pairs": "pairs",
+    "show": "pairs",
+    "diff": "pairs",
+    "review": "review",
+    "regrade": "review",
+    "bench": "bench",
+    "lossless": "lossless",
+    "replay": "lossless",
+    "sweep": "sweep",
+    "blocks": "blocks",
+    "aa": "apparatus",
+    "controls": "apparatus",
+    "plan": "gate",
+    "import": "gate",
+    "export": "export",
+    "bundle": "export",
+    "reproduce": "export",
+    "check": "tasks",
+    "task": "tasks",
+    "setup": "machine",
+    "doctor": "machine",
+}
+"""Every command in the order of `--help`, and the module of this package that registers it."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands, each imported when it is asked for: to import all takes ten times as long as to start one."""
+
+    def __getitem__(self, name: str) -> Any:
+        import_module(f"agent_ab.cli.{COMMANDS[name]}")
+        for info in app.registered_commands:
+            command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
+            if command.name == name:
+                return command
+        (group,) = (group for group in app.registered_groups if group.name == name)
+        return get_group_from_info(group, pretty_exceptions_short=False, suggest_commands=True, rich_markup_mode="rich")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = cast(MutableMapping[str, Any], _Commands())
+
+
 app = typer.Typer(
+    cls=_Group,
     help="Change one thing about your model server: does your coding agent still fix the bugs, and do you wait less?",
     no_args_is_help=True,
     add_completion=False,
@@ -48,8 +111,10 @@ def _options(
     pass
 
 
-def open_store(db: Path) -> Store:
+def open_store(db: Path) -> "Store":
     """Return the existing database at `db`. Raises UserError."""
+    from agent_ab.store import Store
+
     if not db.is_file():
         raise UserError(f"{db}: no such database; `agent-ab pair --task transfer-repair` makes one")
     return Store(db)

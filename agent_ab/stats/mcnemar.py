@@ -38,7 +38,7 @@ class Chi2:
     p: float
 
 
-Counts = Sequence[int]
+Counts = Sequence[int] | npt.NDArray[np.int64]
 
 
 def obuchowski(broken: Counts, fixed: Counts) -> Chi2 | None:

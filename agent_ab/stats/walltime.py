@@ -6,7 +6,7 @@ attempts alone is to condition on what the arm may change.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import stats
@@ -25,11 +25,12 @@ class TimePair:
     candidate: float
     baseline_censored: bool = False
     candidate_censored: bool = False
+    log_ratio: float = field(init=False)
+    """log(candidate / baseline), a time at the limit taken as the limit."""
 
-    @property
-    def log_ratio(self) -> float:
-        """Return log(candidate / baseline), a time at the limit taken as the limit."""
-        return math.log(self.candidate / self.baseline)
+    def __post_init__(self) -> None:
+        """Take the logarithm once; with many pairs it is asked for often."""
+        object.__setattr__(self, "log_ratio", math.log(self.candidate / self.baseline))
 
 
 def direction(pair: TimePair, limit_ratio: float = 1.0) -> int:

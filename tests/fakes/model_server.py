@@ -82,6 +82,17 @@ def _thought() -> list[dict[str, Any]]:
     return [*(_chunk(delta) for delta in deltas), _chunk({}, "length"), _usage(TIMINGS)]
 
 
+VLLM_END = {
+    "choices": [],
+    "usage": {"prompt_tokens": 24, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 0}},
+    "metrics": {
+        "time_to_first_token_ms": 33.5,
+        "generation_time_ms": 130.0,
+        "speculative_decoding": {"num_draft_tokens": 15, "num_accepted_draft_tokens": 10},
+    },
+}
+
+
 def events(scenario: str) -> list[bytes]:
     """Return the events of a scenario's stream, each as the server writes it."""
     full = [*_spoken(), _chunk({}, "stop"), _usage(TIMINGS)]
@@ -97,6 +108,8 @@ def events(scenario: str) -> list[bytes]:
             return [*map(_event, _thought()), done]
         case "no-usage-chunk":
             return [*map(_event, _spoken()), _event(_chunk({}, "stop", timings=DRAFTED)), done]
+        case "vllm":
+            return [*map(_event, [*_spoken(), _chunk({}, "stop"), VLLM_END]), done]
         case "no-done":
             return [*map(_event, full)]
         case "error-midstream":

@@ -96,7 +96,9 @@ def test_the_control_agents_bound_what_a_task_can_give(tmp_path: Path, agent: st
 
 def test_a_real_small_model_reads_edits_and_runs_things_through_its_fitted_mtp_block(tmp_path: Path) -> None:
     profile = (ROOT / "profiles" / "cpu-demo.toml").read_text()
-    profile = profile.replace("max_turns = 16", "max_turns = 3")
+    for long, short in (("max_turns = 10", "max_turns = 2"), ("response_budget = 256", "response_budget = 96")):
+        assert long in profile
+        profile = profile.replace(long, short)
     (tmp_path / "short.toml").write_text(profile)
     status, data = play(tmp_path, "short.toml")
     assert status == 0

@@ -91,7 +91,7 @@
     const cell = h("td", { "data-arm": arm }, h(`span.${found.status}`, {}, found.status), ` ${found.reason}`);
     if (found.evidence)
       cell.append(
-        h("details", {}, h("summary", {}, "inputs and replies", h("span.unseen", {}, ` of ${check.id}, ${arm}`)),
+        h("details.inputs", {}, h("summary", {}, "inputs and replies", h("span.unseen", {}, ` of ${check.id}, ${arm}`)),
           h("pre.text.evidence-json", { tabindex: 0, role: "region", "aria-label": `inputs and replies of ${check.id}, ${arm}` }, laidOut(found.evidence))),
       );
     return cell;
@@ -421,7 +421,7 @@
 
   let unfolded = [];
   addEventListener("beforeprint", () => {
-    unfolded = $$("details:not([open]):not(.figures)");
+    unfolded = $$("details:not([open]):not(.figures):not(.inputs)");
     for (const details of unfolded) details.open = true;
   });
   addEventListener("afterprint", () => {
