@@ -6,13 +6,17 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from agent_ab import interrupts
+
 INTERRUPTED = 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
-    for signum in SIGNALS:
-        signal.signal(signum, _give_up)
+def interrupt(signum: int, _frame: FrameType | None) -> NoReturn:
+    """Unwind everything, wherever it is."""
+    for other in SIGNALS:
+        signal.signal(other, _give_up)
+    interrupts.note(signum)
     raise KeyboardInterrupt
 
 
@@ -34,7 +38,7 @@ def main() -> NoReturn:
     A second signal cuts the unwinding short.
     """
     for signum in SIGNALS:
-        signal.signal(signum, _interrupt)
+        signal.signal(signum, interrupt)
     try:
         from agent_ab.cli import run_command
 

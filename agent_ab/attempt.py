@@ -12,7 +12,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, machine, proxy, recall, reply_diff, sandbox, serving, snapshot, workspace
+from agent_ab import (
+    agents,
+    checks,
+    interrupts,
+    machine,
+    proxy,
+    recall,
+    reply_diff,
+    sandbox,
+    serving,
+    snapshot,
+    workspace,
+)
 from agent_ab.config import ArmSettings, flatten
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
@@ -267,6 +279,7 @@ def _refuse_toolless_template(plan: AttemptPlan, props: Json) -> None:
 
 @contextmanager
 def _step(plan: AttemptPlan, step: Step, limit_s: float | None = None) -> Iterator[Tick]:
+    interrupts.heed()
     begin = time.monotonic()
     plan.observer(Event(plan.arm, step, "begins", limit_s=limit_s))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_ab import attached, engine, models, server, vllm, vllm_engine
+from agent_ab import attached, engine, interrupts, models, server, vllm, vllm_engine
 from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
 from agent_ab.engine import Engine
@@ -172,6 +172,7 @@ def started(
     found: AnyEngine, settings: ArmSettings, loaded: Model, *, at: Address, log: Path, seed: int = 0
 ) -> AbstractContextManager[ModelServer]:
     """Give one attempt its server, which writes its output to `log`; what we started is stopped when the block ends."""
+    interrupts.heed()
     match found:
         case Engine():
             return server.started(found, settings, loaded, port=at.port, key=at.key, log=log, seed=seed)
