@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from agent_ab import attached_proof, process, server_counters, server_tokens
+from agent_ab import attached_proof, connection, process, server_counters, server_tokens
 from agent_ab.attached_proof import Answers
 from agent_ab.config import ArmSettings, Server
 from agent_ab.errors import ApparatusError, UserError
@@ -255,5 +255,4 @@ def _json(client: httpx.Client, path: str, body: Json = None) -> Json | None:
 
 
 def _client(attached: Attached, timeout_s: float) -> httpx.Client:
-    headers = {"Authorization": f"Bearer {attached.key}"} if attached.key else {}
-    return httpx.Client(base_url=attached.url, headers=headers, timeout=timeout_s, trust_env=False)
+    return connection.client(attached.url, attached.key, timeout_s)

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from agent_ab import server_counters
+from agent_ab import connection, server_counters
 from agent_ab.bench_stats import Reply
 from agent_ab.model import Drafting, Json
 from agent_ab.requests import Recorded
@@ -23,8 +23,7 @@ class Client:
     def __init__(self, url: str, key: str) -> None:
         """Prepare a connection."""
         # A connection of its own for each request: one that idles meets the server's keep-alive limit.
-        headers = {"Connection": "close"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=REPLY_S, trust_env=False)
+        self._http = connection.client(url, key, REPLY_S, Connection="close")
 
     def __enter__(self) -> "Client":
         """Begin."""

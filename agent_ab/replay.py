@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from agent_ab import connection
 from agent_ab.bench import ArmParts
 from agent_ab.errors import ApparatusError
 from agent_ab.judge_case import Said
@@ -67,8 +68,7 @@ def serving(of: ArmParts, arm: Arm, log: Path, observer: Observer) -> Iterator[t
         facts = running.prove()
         if not facts.speculation_proven:
             raise ApparatusError(Step.SERVER, f"the arm was not applied: {facts.proof}", log)
-        headers = {"Authorization": f"Bearer {at.key}"}
-        with httpx.Client(base_url=at.url, headers=headers, trust_env=False) as client:
+        with connection.client(at.url, at.key) as client:
             yield client, facts
 
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import replay, symptoms
+from agent_ab import connection, replay, symptoms
 from agent_ab.bench import ArmParts
 from agent_ab.diff_view import plain
 from agent_ab.errors import UserError
@@ -77,7 +77,6 @@ def by_url(url: str, key_variable: str, asked: Sequence[Recorded], observer: Obs
     key = os.environ.get(key_variable, "") if key_variable else ""
     if key_variable and not key:
         raise UserError(f"--key-variable {key_variable}: the environment has no such variable")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     base = url.rstrip("/").removesuffix("/v1")
     try:
         named = urlsplit(base)
@@ -86,7 +85,7 @@ def by_url(url: str, key_variable: str, asked: Sequence[Recorded], observer: Obs
         usable = False
     if not usable:
         raise UserError(f"--url {url}: is no URL of a server; http://127.0.0.1:8000 is one")
-    with httpx.Client(base_url=base, headers=headers, trust_env=False) as client:
+    with connection.client(base, key) as client:
         replies = replay.replay(client, [(r.id, r.body) for r in asked], _tick(observer, None, len(asked)))
         tokens = _tokenized(client, replies)
     return Answered(base, replies, tokens, None)

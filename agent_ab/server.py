@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import process, server_counters, server_log, server_proof
+from agent_ab import connection, process, server_counters, server_log, server_proof
 from agent_ab.config import ArmSettings
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError
@@ -169,8 +169,7 @@ class Server:
         return server_counters.read(reply.text) if reply.status_code == httpx.codes.OK else Counters()
 
     def _client(self, timeout_s: float) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self._key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
+        return connection.client(self.url, self._key, timeout_s)
 
     def _log_text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import process, server_counters, server_tokens, server_watch, vllm_command, vllm_model, vllm_proof
+from agent_ab import (
+    connection,
+    process,
+    server_counters,
+    server_tokens,
+    server_watch,
+    vllm_command,
+    vllm_model,
+    vllm_proof,
+)
 from agent_ab.config import ArmSettings
 from agent_ab.engine import cache_dir
 from agent_ab.errors import ApparatusError
@@ -194,8 +203,7 @@ class VllmServer:
         return server_watch.StallWatch(self.log, lambda: server_watch.usage_of_family(self.child.pid))
 
     def _client(self, timeout_s: float) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self._key}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
+        return connection.client(self.url, self._key, timeout_s)
 
     def _log_text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
