@@ -109,6 +109,7 @@ def explain_void(pair: Pair, profile: Profile, runs_dir: Path) -> None:
     """Print what the doctor finds broken when an attempt of `pair` never came to its agent."""
     reasons = [a.invalid_reason for a in (pair.baseline, pair.candidate) if a.outcome is Outcome.INVALID]
     if any(reason.partition(":")[0] in STARTING for reason in reasons):
+        err.print("looking for the cause ...", style="dim")
         for finding in _broken(profile, runs_dir):
             err.print(Text(f"doctor: {finding.name}: {finding.words}"), soft_wrap=True)
 

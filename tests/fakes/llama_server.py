@@ -53,6 +53,8 @@ def describe_or_fail() -> None:
     if "--version" in ARGS:
         old = "version: 9216 (1ff0fc138)" if "old-version" in FAULTS else "version: 0.5.0-dev (build 7, commit abc1234)"
         sys.exit(print(old, file=sys.stderr))
+    if "--list-devices" in ARGS:
+        sys.exit(print("Available devices:"))
     if "--help" in ARGS:
         types = "none,draft-simple,ngram-mod" if "no-mtp" in FAULTS else "none,draft-simple,draft-mtp,ngram-mod"
         row = "" if "no-spec-type" in FAULTS else f"--spec-type {types}\n{' ' * 40}types to use (default: none)\n"
