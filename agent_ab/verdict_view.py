@@ -96,7 +96,8 @@ def _correctness(c: Correctness) -> list[tuple[str, str]]:
 
 
 def _time(t: Time) -> list[tuple[str, str]]:
-    known = f"candidate faster in {t.faster}, slower in {t.slower}, unknown in {t.unknown} of {t.pairs} pairs"
+    unknown = f", unknown in {t.unknown}" if t.unknown else ""
+    known = f"candidate faster in {t.faster}, slower in {t.slower}{unknown} of {t.pairs} pairs"
     cut = t.censored_baseline + t.censored_candidate
     lines = [
         ("wall time", known + (f"; {t.censored_baseline} + {t.censored_candidate} cut at the limit" if cut else ""))
