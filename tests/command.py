@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 
@@ -49,14 +50,19 @@ def agent_ab(cwd: Path, *words: object, env: dict[str, str] | None = None, timeo
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def here(cwd: Path, *words: object) -> Done:
+def here(cwd: Path, *words: object, env: dict[str, str] | None = None) -> Done:
     """Run `agent-ab` with `words` in `cwd`, in this very process: quicker where no process needs to be its own."""
     from agent_ab.cli import run_command
 
     said, told = io.StringIO(), io.StringIO()
     argv, sys.argv = sys.argv, ["agent-ab", *map(str, words)]
     try:
-        with contextlib.chdir(cwd), contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        with (
+            contextlib.chdir(cwd),
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(told),
+            mock.patch.dict(os.environ, env or {}),
+        ):
             status = run_command()
     finally:
         sys.argv = argv

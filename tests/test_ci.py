@@ -13,7 +13,7 @@ from agent_ab.policy import Policy
 from agent_ab.verdict import Verdict
 from agent_ab.verdict_view import view
 from tests import stored
-from tests.command import agent_ab
+from tests.command import here
 from tests.verdicts import pair, pairs, run, side
 
 POLICY = Policy()
@@ -83,7 +83,7 @@ def test_the_command_appends_to_the_step_summary_and_annotates_on_standard_error
     store.close()
     summary = tmp_path / "summary.md"
     summary.write_text("before\n", encoding="utf-8")
-    done = agent_ab(tmp_path, "gate", "--json", env={"GITHUB_STEP_SUMMARY": str(summary)})
+    done = here(tmp_path, "gate", "--json", env={"GITHUB_STEP_SUMMARY": str(summary)})
     assert (done.status, done.data["verdict"]) == (1, "REJECT")
     assert summary.read_text(encoding="utf-8").startswith("before\n## agent-ab: REJECT\n")
     assert "::error title=agent-ab%3A REJECT::" in done.stderr
@@ -93,11 +93,11 @@ def test_a_file_that_cannot_be_written_is_the_users_mistake(tmp_path: Path) -> N
     store = stored.database(tmp_path)
     stored.save(store, "r", [stored.pair("r", n) for n in range(8)])
     store.close()
-    done = agent_ab(tmp_path, "gate", "--junit", "nowhere/gate.xml")
+    done = here(tmp_path, "gate", "--junit", "nowhere/gate.xml")
     assert done.status == 2
     assert "--junit nowhere/gate.xml: cannot be written" in done.error
 
 
 @pytest.mark.parametrize("policy", ["gone.toml"])
 def test_a_policy_that_is_not_there_is_the_users_mistake(tmp_path: Path, policy: str) -> None:
-    assert "--policy gone.toml: cannot be read" in agent_ab(tmp_path, "gate", "--policy", policy).error
+    assert "--policy gone.toml: cannot be read" in here(tmp_path, "gate", "--policy", policy).error

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from agent_ab import __version__
-from tests.command import agent_ab
+from tests.command import agent_ab, here
 
 
 def test_help_teaches_with_an_example(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "pair", "--help")
+    done = here(tmp_path, "pair", "--help")
     assert done.status == 0 and "Example: agent-ab pair --task transfer-repair" in done.stdout
 
 
@@ -38,24 +38,24 @@ def test_version_is_printed(tmp_path: Path) -> None:
 def test_a_mistake_gets_one_line_and_status_2_and_leaves_nothing_behind(
     tmp_path: Path, words: list[str], said: str
 ) -> None:
-    done = agent_ab(tmp_path, "pair", *words)
+    done = here(tmp_path, "pair", *words)
     assert (done.status, done.stdout) == (2, "")
     assert said in done.error
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_seed_that_is_no_integer_is_refused(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--seed", "abc")
+    done = here(tmp_path, "pair", "--task", "transfer-repair", "--seed", "abc")
     assert done.status == 2 and "--seed 'abc': not an integer" in done.error
 
 
 def test_an_unknown_command_is_refused(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "pare")
+    done = here(tmp_path, "pare")
     assert done.status == 2 and "'pare'" in done.error
 
 
 @pytest.mark.parametrize("command", ["show", "pairs"])
 def test_a_missing_database_is_named_and_not_created(tmp_path: Path, command: str) -> None:
-    done = agent_ab(tmp_path, command)
+    done = here(tmp_path, command)
     assert done.status == 2 and "runs.db: no such database" in done.error
     assert list(tmp_path.iterdir()) == []

@@ -7,13 +7,13 @@ import pytest
 from agent_ab.model import RunKind
 from agent_ab.store import Store
 from tests.builders import pair
-from tests.command import agent_ab
+from tests.command import here
 
 
 def test_help_tells_what_the_classes_mean_and_gives_an_example(tmp_path: Path) -> None:
-    told = " ".join(agent_ab(tmp_path, "lossless", "--help").stdout.split())
+    told = " ".join(here(tmp_path, "lossless", "--help").stdout.split())
     assert "Example: agent-ab lossless --profile cpu-demo" in told and "outside support" in told
-    assert "Example: agent-ab replay" in agent_ab(tmp_path, "replay", "--help").stdout
+    assert "Example: agent-ab replay" in here(tmp_path, "replay", "--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_help_tells_what_the_classes_mean_and_gives_an_example(tmp_path: Path) -
 def test_a_mistake_gets_one_line_and_status_2_and_leaves_nothing_behind(
     tmp_path: Path, words: list[str], said: str
 ) -> None:
-    done = agent_ab(tmp_path, *words)
+    done = here(tmp_path, *words)
     assert (done.status, done.stdout) == (2, "")
     assert said in done.error
     assert not (tmp_path / "runs").exists()
@@ -45,5 +45,5 @@ def test_a_pair_without_a_profile_or_without_its_evidence_is_told(tmp_path: Path
     store.save_run(stored.run, "x", "0", plan, kind=RunKind.PAIR)
     store.save_pair(stored)
     store.close()
-    assert "did you mean" in agent_ab(tmp_path, "replay", stored.name[:-1]).error
-    assert "the evidence is not there" in agent_ab(tmp_path, "lossless", stored.name).error
+    assert "did you mean" in here(tmp_path, "replay", stored.name[:-1]).error
+    assert "the evidence is not there" in here(tmp_path, "lossless", stored.name).error

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.command import agent_ab
+from tests.command import agent_ab, here
 
 
 def test_demo_imports_the_published_numbers_and_prints_where_their_page_is(tmp_path: Path) -> None:
@@ -14,13 +14,13 @@ def test_demo_imports_the_published_numbers_and_prints_where_their_page_is(tmp_p
     assert ">imported</span>" in text and ">UNPROVEN</span>" in text and "NVIDIA RTX 3090, 24 GB" in text
     assert "UNPROVEN and never lead to ADOPT" in done.stderr.replace("\n", " ")
     again = next(line for line in done.stdout.splitlines() if line.startswith("terminal "))
-    shown = agent_ab(tmp_path, *again.split()[2:])
+    shown = here(tmp_path, *again.split()[2:])
     assert shown.status == 0 and "imported, UNPROVEN" in shown.stdout
 
 
 def test_a_run_is_data_too(recorded_runs: Path, tmp_path: Path) -> None:
     db = ["--db", recorded_runs / "runs.db", "--runs-dir", recorded_runs / "runs"]
-    done = agent_ab(tmp_path, "report", "--json", "--csv", "tables", "--html", "report.html", *db)
+    done = here(tmp_path, "report", "--json", "--csv", "tables", "--html", "report.html", *db)
     assert done.status == 0 and done.data["verdict"]["verdict"] == "INCONCLUSIVE" and len(done.data["pairs"]) == 8
     assert done.stderr.splitlines()[-1] == "report.html"
     assert (tmp_path / "tables" / "pairs.csv").is_file() and (tmp_path / "report.html").is_file()
@@ -33,6 +33,6 @@ def test_mistakes_are_told_in_one_line(recorded_runs: Path, tmp_path: Path) -> N
         (["report", *db, "--html", "no/such/place.html"], "--html no/such/place.html: its directory does not exist"),
         (["report", *db, "--markdown", "--json"], "standard output holds one of them"),
     ):
-        done = agent_ab(tmp_path, *words)
+        done = here(tmp_path, *words)
         assert (done.status, done.stdout) == (2, "") and said in done.error
     assert list(tmp_path.iterdir()) == []

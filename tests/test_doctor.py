@@ -8,7 +8,7 @@ from agent_ab import doctor
 from agent_ab.config import Agent, Profile, load_profile
 from agent_ab.findings import Finding
 from agent_ab.model import Event
-from tests.command import ROOT, agent_ab
+from tests.command import ROOT, here
 from tests.gguf_files import TRUNK, tiny
 
 PARTS = "python,git,engine,speculation baseline,speculation candidate,agent,proxy,sandbox,sandbox python,ports,cache,runs,clock,load"
@@ -27,14 +27,14 @@ def found(profile: Profile) -> dict[str, Finding]:
 
 
 def test_every_part_of_a_pair_is_examined_and_nothing_is_made(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "doctor", "--json", env={"AGENT_AB_CACHE": str(tmp_path / "cache")})
+    done = here(tmp_path, "doctor", "--json", env={"AGENT_AB_CACHE": str(tmp_path / "cache")})
     names = [finding["name"] for finding in done.data]
     assert set(PARTS.split(",")) <= set(names) and len(names) == len(set(names))
     assert not (tmp_path / "cache").exists() and not (tmp_path / "runs").exists()
 
 
 def test_on_a_bare_machine_each_missing_tool_is_named_with_its_package(tmp_path: Path) -> None:
-    done = agent_ab(
+    done = here(
         tmp_path,
         "doctor",
         env={"PATH": str(tmp_path), "AGENT_AB_CACHE": str(tmp_path / "cache"), "AGENT_AB_LLAMA_SERVER": ""},
@@ -48,7 +48,7 @@ def test_a_sandbox_that_does_not_work_is_told_with_its_remedy(tmp_path: Path) ->
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     broken.chmod(0o755)
-    done = agent_ab(tmp_path, "doctor", env={"AGENT_AB_BWRAP": str(broken)})
+    done = here(tmp_path, "doctor", env={"AGENT_AB_BWRAP": str(broken)})
     assert done.status == 4
     assert "--sandbox none" in done.stdout
 
@@ -59,7 +59,7 @@ def test_a_pair_that_cannot_start_is_followed_by_what_the_doctor_finds_broken(tm
     text = text.replace('source = "scripted"\nscript = "solve"', f'source = "file"\npath = "{model}"')
     text = text.replace("gpu_layers = 0", "gpu_layers = 99")
     (tmp_path / "p.toml").write_text(text)
-    done = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", "p.toml")
+    done = here(tmp_path, "pair", "--task", "transfer-repair", "--profile", "p.toml")
     assert done.status == 2 and "announces no MTP block" in done.error
     told = [line for line in done.stderr.splitlines() if line.startswith("doctor: ")]
     # The cause is not told twice.
@@ -67,7 +67,7 @@ def test_a_pair_that_cannot_start_is_followed_by_what_the_doctor_finds_broken(tm
 
 
 def test_a_mistake_in_the_command_line_needs_no_doctor(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "pair", "--task", "transfer-repare", env={"PATH": str(tmp_path)})
+    done = here(tmp_path, "pair", "--task", "transfer-repare", env={"PATH": str(tmp_path)})
     assert done.status == 2 and "doctor:" not in done.stderr
 
 

@@ -15,7 +15,7 @@ from agent_ab.model import Arm, PairOutcome
 from agent_ab.observations import Observation
 from agent_ab.policy import Policy
 from agent_ab.verdict import ControlState, Decision, EValues, Verdict, to_json
-from tests.command import agent_ab
+from tests.command import here
 from tests.verdicts import TASKS, pair, pairs, run, side
 
 POLICY = Policy()
@@ -365,6 +365,6 @@ def test_the_forbidden_word_is_never_said() -> None:
 
 
 def test_the_commands_help_names_every_exit_status(tmp_path: Path) -> None:
-    done = agent_ab(tmp_path, "gate", "--help")
+    done = here(tmp_path, "gate", "--help")
     assert done.status == 0
     assert "0 ADOPT, 1 REJECT, 2 your mistake, 3 INCONCLUSIVE, 4 INVALID" in " ".join(done.stdout.split())

@@ -13,7 +13,7 @@ from agent_ab.errors import UserError
 from agent_ab.imported import import_file
 from agent_ab.store import Store
 from agent_ab.verdict import Decision, Verdict
-from tests.command import agent_ab
+from tests.command import here
 
 PUBLISHED = Path(__file__).parent.parent / "agent_ab" / "data" / "published_experiment.toml"
 CSV = """task,seed,arm,checks_passed,checks_scored,wall_s,timed_out,first_arm
@@ -70,8 +70,8 @@ def test_the_published_experiment_is_inconclusive_with_its_published_numbers(sto
 
 def test_the_command_prints_them_and_exits_with_three(tmp_path: Path) -> None:
     shutil.copy(PUBLISHED, tmp_path / "results.toml")
-    assert agent_ab(tmp_path, "import", "results.toml", "--db", "p.db").status == 0
-    done = agent_ab(tmp_path, "gate", "--db", "p.db", "--junit", "gate.xml", "--markdown", "gate.md")
+    assert here(tmp_path, "import", "results.toml", "--db", "p.db").status == 0
+    done = here(tmp_path, "gate", "--db", "p.db", "--junit", "gate.xml", "--markdown", "gate.md")
     assert done.status == 3
     text = " ".join(done.stdout.split())
     for expected in (

@@ -9,7 +9,7 @@ from agent_ab import planning
 from agent_ab.errors import UserError
 from agent_ab.policy import Policy
 from tests import stored
-from tests.command import agent_ab
+from tests.command import here
 
 POLICY = Policy()
 
@@ -35,7 +35,7 @@ def test_an_aa_run_plans_with_its_own_spread_and_time(tmp_path: Path) -> None:
     assert (round(basis.sd, 4), basis.pair_s) == (0.3182, 24.0)
     assert basis.sd_interval == pytest.approx((0.2104, 0.6476), abs=5e-5)
     assert "from 8 pairs of the A/A run aa (95 % interval 0.2104 to 0.6476" in basis.sentence
-    done = agent_ab(tmp_path, "plan", "--margin", "0.1", "--json")
+    done = here(tmp_path, "plan", "--margin", "0.1", "--json")
     assert (done.status, done.data["sizes"][0]["fixed"], done.data["sizes"][0]["fixed_s"]) == (0, 64, 64 * 24.0)
 
 

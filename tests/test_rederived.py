@@ -15,7 +15,7 @@ from agent_ab.model import Arm, Outcome, SandboxKind
 from agent_ab.rederived import JudgeAgain
 from agent_ab.tasks import digest, load
 from agent_ab.verdict import Decision, Verdict
-from tests.command import agent_ab
+from tests.command import here
 from tests.conftest import ignore
 from tests.judged_again import double_pair, result
 from tests.run_files import RUN, pair_of, played
@@ -43,7 +43,7 @@ def test_the_evidence_alone_gives_the_verdict_of_the_database(runs_dir: Path) ->
     verdict = judge(runs_dir)
     # All pairs hold the same conversation: the seven count once.
     assert (verdict.counts.counted, verdict.counts.repeated, verdict.decision) == (1, 6, Decision.INCONCLUSIVE)
-    done = agent_ab(runs_dir.parent, "gate", "--from-evidence", "--json")
+    done = here(runs_dir.parent, "gate", "--from-evidence", "--json")
     assert (done.status, done.data["counts"]["counted"], done.data["run"]) == (3, 1, RUN)
 
 
@@ -131,4 +131,4 @@ def test_a_place_without_runs_or_with_a_broken_plan_is_the_users_mistake(tmp_pat
     with pytest.raises(UserError, match="is no plan of a run"):
         rederived.records(tmp_path / "runs")
     (tmp_path / "runs" / "r" / "run.json").unlink()
-    assert "holds no run to judge" in agent_ab(tmp_path, "gate", "--from-evidence").error
+    assert "holds no run to judge" in here(tmp_path, "gate", "--from-evidence").error

@@ -810,6 +810,8 @@ def main() -> int:
     try:
         reason = agent.run()
     except Stopped:
+        # The signal may have come while a command was being started.
+        end_leftovers()
         reason = "stopped"
     except ServerError as error:
         reason = "context-full" if error.kind == "exceed_context_size_error" else "server-error"
