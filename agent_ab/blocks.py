@@ -14,7 +14,6 @@ from pathlib import Path
 
 from agent_ab import run, schedule, suite, suite_plan
 from agent_ab.attempt import not_played, run_attempt
-from agent_ab.bench import Bench
 from agent_ab.config import Profile
 from agent_ab.errors import UserError
 from agent_ab.judged import verdict_of
@@ -27,6 +26,7 @@ from agent_ab.store import Store
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked
 from agent_ab.verdict import Decision, Verdict
+from agent_ab.workbench import Bench
 
 
 @dataclass(slots=True)

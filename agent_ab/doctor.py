@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 import agent_ab
-from agent_ab import agents, bench, doctor_server, engine, proxy, sandbox, server, workspace
+from agent_ab import agents, doctor_server, engine, proxy, sandbox, server, workbench, workspace
 from agent_ab.agents import clock, opencode_install
 from agent_ab.config import Agent, ArmSettings, Profile, Sandbox
 from agent_ab.errors import UserError
@@ -136,7 +136,7 @@ def _bubblewrap() -> str:
 
 def _ports() -> Finding:
     def look() -> str:
-        bench.require_short_scratch()
+        workbench.require_short_scratch()
         return f"port {server.free_port()} of 127.0.0.1 can be bound, sockets fit below {tempfile.gettempdir()}"
 
     return looked("ports", look)

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from agent_ab import distribution, engine, judge, models, replay, symptoms
-from agent_ab.bench import ArmParts
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
 from agent_ab.distribution import Distribution
 from agent_ab.errors import ApparatusError, UserError
@@ -19,6 +18,7 @@ from agent_ab.replay import Replayed
 from agent_ab.reply_diff import compare
 from agent_ab.requests import Recorded, forced, pinned
 from agent_ab.symptoms import Symptoms
+from agent_ab.workbench import ArmParts
 
 N_MAX_DEFAULT = 3
 """llama-server's own `--spec-draft-n-max`."""

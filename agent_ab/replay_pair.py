@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab import replay, symptoms
-from agent_ab.bench import ArmParts
 from agent_ab.diff_view import plain
 from agent_ab.errors import UserError
 from agent_ab.lossless import longest_draft
@@ -21,6 +20,7 @@ from agent_ab.replay import Replayed
 from agent_ab.reply_diff import ReplyDifference, ReplySide, Token, compare, parts, tokens_from_reply
 from agent_ab.requests import Recorded
 from agent_ab.symptoms import Symptoms
+from agent_ab.workbench import ArmParts
 
 SCHEMA = 1
 """Version of `data`'s shape: 1, the first."""

@@ -26,7 +26,6 @@ from agent_ab import (
     tasks,
 )
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
-from agent_ab.bench import ArmParts, Bench, prepare
 from agent_ab.config import Sandbox
 from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
@@ -52,6 +51,7 @@ from agent_ab.schedule import PlannedPair
 from agent_ab.server_life import Lives
 from agent_ab.store import Store, pair_to_json
 from agent_ab.variable import ANYTHING, first_digest, named
+from agent_ab.workbench import ArmParts, Bench, prepare
 
 __all__ = ["ArmParts", "Bench", "begin", "check_workspace", "described", "diff_of", "play", "play_pair", "prepare"]
 

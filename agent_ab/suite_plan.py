@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab import __version__, run
-from agent_ab.bench import Bench, prepare
 from agent_ab.config import Profile, SeedOrder
 from agent_ab.errors import UserError
 from agent_ab.model import Json, Observer, RunKind, RunStatus
@@ -15,6 +14,7 @@ from agent_ab.paths import RunPaths
 from agent_ab.policy import Policy, stored_policy
 from agent_ab.schedule import Grid, changes, digest
 from agent_ab.store import RunRecord, Store
+from agent_ab.workbench import Bench, prepare
 
 FORMAT = 1
 """Version of the plan; a change of its shape raises it."""

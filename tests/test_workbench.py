@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab.bench import prepare
 from agent_ab.config import load_profile
 from agent_ab.errors import UserError
+from agent_ab.workbench import prepare
 from tests.command import ROOT
 from tests.conftest import ignore
 
