@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.bench_result import Result, Standing
-from agent_ab.bench_stats import ALL, CONFIDENCE, Interval, Row
-from agent_ab.methods import BASELINE
+from agent_ab.bench.methods import BASELINE
+from agent_ab.bench.result import Result, Standing
+from agent_ab.bench.stats import ALL, CONFIDENCE, Interval, Row
 from agent_ab.model import Json
 from agent_ab.wording import counted
 

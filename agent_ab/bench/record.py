@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from agent_ab.bench_stats import Interval, Row
+from agent_ab.bench.stats import Interval, Row
 from agent_ab.config import nearest
 from agent_ab.errors import UserError
 from agent_ab.files import appearing

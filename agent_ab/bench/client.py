@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from agent_ab import server_counters
-from agent_ab.bench_stats import Reply
+from agent_ab.bench.stats import Reply
 from agent_ab.model import Drafting, Json
 from agent_ab.requests import Recorded
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from agent_ab.bench_stats import ALL, Interval, Row
+from agent_ab.bench.stats import ALL, Interval, Row
 
 COLOURS = ("#1b1b1b", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1")
 """Told apart by those who see fewer colours, too (Okabe and Ito, 2008); the first is all requests together."""

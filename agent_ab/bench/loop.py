@@ -14,13 +14,14 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import bench_stats, drafts, machine, models, serving
-from agent_ab.bench_client import Client
-from agent_ab.bench_result import Plan, Result, Standing
-from agent_ab.bench_stats import Reply
+from agent_ab import drafts, machine, models, serving
+from agent_ab.bench import stats
+from agent_ab.bench.client import Client
+from agent_ab.bench.methods import BASELINE, Method
+from agent_ab.bench.result import Plan, Result, Standing
+from agent_ab.bench.stats import Reply
 from agent_ab.config import ArmSettings, Speculation
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.methods import BASELINE, Method
 from agent_ab.model import Arm, Event, Json, Observer, Step, Task
 from agent_ab.requests import Recorded, pinned
 from agent_ab.serving import Address, ModelServer
@@ -55,8 +56,8 @@ def play(plan: Plan, task: Task | None, folder: Path, observer: Observer) -> Res
     _prepare(bench, task)
     (folder / "plan.json").write_text(json.dumps(plan.as_json(), indent=1) + "\n", encoding="utf-8")
     begin, round_ = time.monotonic(), 0
-    while bench_stats.goes_on(round_, plan.rounds, time.monotonic() - begin, plan.limit_s):
-        for name in bench_stats.order([method.name for method in plan.methods], round_):
+    while stats.goes_on(round_, plan.rounds, time.monotonic() - begin, plan.limit_s):
+        for name in stats.order([method.name for method in plan.methods], round_):
             if not bench.standings[name].not_applied:
                 _live(bench, name, round_)
         round_ += 1
@@ -135,7 +136,7 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
     bench.replies += replies
     with (bench.folder / "replies.jsonl").open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(reply)) + "\n" for reply in replies)
-    never = bench_stats.never_accepted(reply for reply in bench.replies if reply.method == name)
+    never = stats.never_accepted(reply for reply in bench.replies if reply.method == name)
     # Forced rates are a control that accepts what it is told to.
     if never and entrant.method.speculation.synth_rates is None:
         standing.not_applied = never
