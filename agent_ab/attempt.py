@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, machine, proxy, recall, reply_diff, sandbox, serving, snapshot, workspace
+from agent_ab import agents, checks, machine, proxy, reply_diff, sandbox, serving, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
+from agent_ab.judge import recall
 from agent_ab.model import (
     NOT_PLAYED,
     AgentRun,

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from agent_ab import aftermath, parting
 from agent_ab.aftermath import Aftermath, Course, ToolCall
-from agent_ab.judgement_view import judgement_data, judgement_view
+from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.model import Arm, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.parting import Divergence, Kind, Parting, Where, sentence
 from agent_ab.request_diff import OddRequest, odd_requests

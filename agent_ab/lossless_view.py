@@ -7,9 +7,9 @@ from rich.text import Text
 
 from agent_ab import distribution
 from agent_ab.diff_view import plain
-from agent_ab.judgement_view import STYLE, symptoms_table, threshold_sentence
+from agent_ab.judge.classes import counts, sentence
+from agent_ab.judge.view import STYLE, symptoms_table, threshold_sentence
 from agent_ab.lossless import Comparison, Lossless
-from agent_ab.lossless_classes import counts, sentence
 from agent_ab.model import Json
 
 SCHEMA = 1

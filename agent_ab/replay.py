@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from agent_ab.errors import ApparatusError
-from agent_ab.judge_case import Said
+from agent_ab.judge.case import Said
 from agent_ab.model import Arm, Event, Exchange, Json, Observer, ServerFacts, Step, Timings
 from agent_ab.serving import address
 from agent_ab.serving import started as served

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab import parting
-from agent_ab.judgement_view import judgement_data, judgement_view
+from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine
 from agent_ab.store import pair_to_json

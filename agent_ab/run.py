@@ -16,8 +16,6 @@ from agent_ab import (
     checks,
     diff_view,
     divergence,
-    judge_pair,
-    judgement,
     lossless,
     parting,
     reply_diff,
@@ -31,6 +29,8 @@ from agent_ab.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
 from agent_ab.files import appearing, on_disk, persist
+from agent_ab.judge import judgement
+from agent_ab.judge import pair as judge_pair
 from agent_ab.model import (
     Arm,
     Attempt,

@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from agent_ab.errors import ApparatusError
-from agent_ab.judge_case import Said
+from agent_ab.judge.case import Said
 from agent_ab.replay import replay
 from tests.fakes import verbose_server as fake
 

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 
-from agent_ab import aftermath, judgement, parting, wording
+from agent_ab import aftermath, parting, wording
 from agent_ab.aftermath import ToolCall
-from agent_ab.judgement_view import judgement_data
+from agent_ab.judge import judgement
+from agent_ab.judge.view import judgement_data
 from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.page.contents import Dossier

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from agent_ab.judge_case import Case, Outlier, Said, Score
-from agent_ab.judge_rules import Place, Reading, Target
-from agent_ab.judge_text import Recut, recut
-from agent_ab.sampler_support import from_settings, gap_change, objection
+from agent_ab.judge.case import Case, Outlier, Said, Score
+from agent_ab.judge.rules import Place, Reading, Target
+from agent_ab.judge.sampler_support import from_settings, gap_change, objection
+from agent_ab.judge.text import Recut, recut
 
 SCAN = 256
 """Most tokens that are read from the first difference on, or of a reply without one."""

@@ -6,11 +6,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import judgement, symptoms
-from agent_ab.judgement import Judgement
-from agent_ab.lossless_classes import Class, Threshold
+from agent_ab.judge import judgement, symptoms
+from agent_ab.judge.classes import Class, Threshold
+from agent_ab.judge.judgement import Judgement
+from agent_ab.judge.symptoms import Symptoms
 from agent_ab.model import Arm, Json, Pair
-from agent_ab.symptoms import Symptoms
 
 STYLE = {
     Class.NEAR_TIE: "green",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent_ab.judge_case import Outlier, Score, TokenScore
+from agent_ab.judge.case import Outlier, Score, TokenScore
 
 
 class Class(StrEnum):

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from agent_ab.judge_case import Guess, Said
-from agent_ab.judge_rules import Reading
+from agent_ab.judge.case import Guess, Said
+from agent_ab.judge.rules import Reading
 
 SLACK = 0.5
 """In nats: a text whose tokens lie this near to the support counts as a way; the place itself is judged exactly."""

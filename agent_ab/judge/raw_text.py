@@ -8,7 +8,7 @@ own reply is possible word for word, and accuses nobody of a mark that was guess
 from dataclasses import dataclass, field
 from itertools import product
 
-from agent_ab.judge_case import Guess
+from agent_ab.judge.case import Guess
 from agent_ab.model import Exchange
 
 OPENINGS = ("", "```json\n", "```json", "<think>\n\n</think>\n\n", "\n", "\n\n", " ")

@@ -13,7 +13,7 @@ import llama_cpp.llama_cpp as lib
 import numpy as np
 import numpy.typing as npt
 
-from agent_ab.judge_case import Loading
+from agent_ab.judge.case import Loading
 from agent_ab.model import Json
 
 Rows = npt.NDArray[np.float32]

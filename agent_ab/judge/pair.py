@@ -8,16 +8,17 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent_ab import judge, parting, recall, symptoms
-from agent_ab.judge_case import Case, Said, Score
-from agent_ab.judgement import SCHEMA, Judgement
-from agent_ab.lossless_classes import classify, threshold
+from agent_ab import parting
+from agent_ab.judge import judge, recall, symptoms
+from agent_ab.judge.case import Case, Said, Score
+from agent_ab.judge.classes import classify, threshold
+from agent_ab.judge.judgement import SCHEMA, Judgement
+from agent_ab.judge.raw_text import Style, guess, styles, whole
+from agent_ab.judge.symptoms import Symptoms
 from agent_ab.model import Arm, Attempt, Exchange, Observer, Pair
 from agent_ab.parting import Divergence, Kind, Where
 from agent_ab.paths import RunPaths
-from agent_ab.raw_text import Style, guess, styles, whole
 from agent_ab.requests import forced
-from agent_ab.symptoms import Symptoms
 
 AGAIN = "`agent-ab lossless PAIR` asks the servers for the tokens themselves"
 

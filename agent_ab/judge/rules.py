@@ -10,9 +10,19 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from agent_ab.judge_case import TokenScore
+from agent_ab.judge.case import TokenScore
+from agent_ab.judge.sampler_support import (
+    Head,
+    Logits,
+    Sampler,
+    adjusted,
+    likely,
+    log_probability,
+    margin,
+    rank,
+    supports,
+)
 from agent_ab.model import Json
-from agent_ab.sampler_support import Head, Logits, Sampler, adjusted, likely, log_probability, margin, rank, supports
 
 MOST = 64
 """Most tokens of a support that are looked at when a text is cut anew."""

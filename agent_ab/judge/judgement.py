@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from agent_ab.lossless_classes import Class, Judged, Threshold, sentence
+from agent_ab.judge.classes import Class, Judged, Threshold, sentence
+from agent_ab.judge.symptoms import Symptoms
 from agent_ab.model import Arm, Json
-from agent_ab.symptoms import Symptoms
 
 SCHEMA = 1
 """Version of the stored shape: 1, the first."""

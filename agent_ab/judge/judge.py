@@ -22,7 +22,7 @@ from agent_ab import build, build_steps, engine, process
 from agent_ab.config import ArmSettings
 from agent_ab.errors import UserError
 from agent_ab.gguf_header import Header, read_header
-from agent_ab.judge_case import CASES, LOADING, SCORE, Case, Loading, Score
+from agent_ab.judge.case import CASES, LOADING, SCORE, Case, Loading, Score
 from agent_ab.model import Event, Observer
 from agent_ab.models import Model
 
@@ -169,7 +169,7 @@ def _run_child(
     scores.unlink(missing_ok=True)
     data = {"loading": LOADING.dump_python(loading, mode="json"), "cases": CASES.dump_python(tuple(cases), mode="json")}
     job.write_text(json.dumps(data), encoding="utf-8")
-    argv = [sys.executable, "-m", "agent_ab.judge_child", str(job), str(scores)]
+    argv = [sys.executable, "-m", "agent_ab.judge.child", str(job), str(scores)]
     ended = process.run(argv, env=_environment(bench.engine), timeout_s=LIMIT_S, tick=tick)
     lines = scores.read_bytes().splitlines() if scores.exists() else []
     found = [SCORE.validate_json(line) for line in lines]

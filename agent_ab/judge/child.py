@@ -1,6 +1,6 @@
 """The judge's own process: load the model once, answer case after case, one line each. Its memory is freed with it.
 
-    python -m agent_ab.judge_child JOB.json SCORES.jsonl
+    python -m agent_ab.judge.child JOB.json SCORES.jsonl
 
 A line is flushed before the next case begins, so that a case which ends the process costs no other.
 """
@@ -9,13 +9,13 @@ import json
 import sys
 from pathlib import Path
 
-from agent_ab.judge_case import CASES, LOADING, SCORE
-from agent_ab.judge_exam import examine
+from agent_ab.judge.case import CASES, LOADING, SCORE
+from agent_ab.judge.exam import examine
 
 
 def main(job: Path, scores: Path) -> int:
     """Judge every case of `job`, appending to `scores`; return 1, the reason last on standard error, when that fails."""
-    from agent_ab.judge_binding import Binding, LoadError
+    from agent_ab.judge.binding import Binding, LoadError
 
     data = json.loads(job.read_text(encoding="utf-8"))
     loading, cases = LOADING.validate_python(data["loading"]), CASES.validate_python(data["cases"])
