@@ -16,7 +16,6 @@ from agent_ab import (
     checks,
     diff_view,
     divergence,
-    lossless,
     parting,
     reply_diff,
     sandbox,
@@ -31,6 +30,7 @@ from agent_ab.exchanges import read_log
 from agent_ab.files import appearing, on_disk, persist
 from agent_ab.judge import judgement
 from agent_ab.judge import pair as judge_pair
+from agent_ab.lossless import lossless
 from agent_ab.model import (
     Arm,
     Attempt,

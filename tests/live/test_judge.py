@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from agent_ab import engine as engines
-from agent_ab import models, replay
+from agent_ab import models
 from agent_ab.config import ArmSettings
 from agent_ab.judge import judge
 from agent_ab.judge.case import Case, Said
 from agent_ab.judge.classes import Class, Judged, classify, threshold
+from agent_ab.lossless import replay
 from agent_ab.model import Arm
 from agent_ab.requests import load
 from agent_ab.workbench import ArmParts

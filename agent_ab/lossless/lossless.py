@@ -7,16 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from agent_ab import distribution, engine, models, replay
+from agent_ab import engine, models
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
-from agent_ab.distribution import Distribution
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.judge import judge, symptoms
 from agent_ab.judge.case import Case, Score
 from agent_ab.judge.classes import Class, Judged, Threshold, classify, threshold
 from agent_ab.judge.symptoms import Symptoms
+from agent_ab.lossless import distribution, replay
+from agent_ab.lossless.distribution import Distribution
+from agent_ab.lossless.replay import Replayed
 from agent_ab.model import Arm, Event, Observer, ServerFacts, Step, Task
-from agent_ab.replay import Replayed
 from agent_ab.reply_diff import compare
 from agent_ab.requests import Recorded, forced, pinned
 from agent_ab.workbench import ArmParts

@@ -5,11 +5,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import distribution
 from agent_ab.diff_view import plain
 from agent_ab.judge.classes import counts, sentence
 from agent_ab.judge.view import STYLE, symptoms_table, threshold_sentence
-from agent_ab.lossless import Comparison, Lossless
+from agent_ab.lossless import distribution
+from agent_ab.lossless.lossless import Comparison, Lossless
 from agent_ab.model import Json
 
 SCHEMA = 1
