@@ -13,9 +13,10 @@ from pathlib import Path
 import psutil
 
 import agent_ab
-from agent_ab import agents, doctor_server, engine, proxy, sandbox, server, workbench, workspace
+from agent_ab import agents, doctor_server, proxy, sandbox, server, workbench, workspace
 from agent_ab.agents import clock, opencode_install
 from agent_ab.config import Agent, ArmSettings, Profile, Sandbox
+from agent_ab.engine import engine
 from agent_ab.errors import UserError
 from agent_ab.findings import Finding, looked
 from agent_ab.memory import GIB, size

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import build, build_steps, engine, machine, memory, models, room, serving, vllm_command, vllm_model
+from agent_ab import machine, memory, models, room, serving, vllm_command, vllm_model
 from agent_ab.config import ArmSettings, Server, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine import build, build_steps, engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.findings import Finding, looked
 from agent_ab.gguf_header import Header

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent_ab import drafts, quantise, scripted, smollm2
 from agent_ab.config import ModelFile, Speculation, nearest
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.files import appearing
 from agent_ab.gguf_header import Header, read_header

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from agent_ab import machine, process
-from agent_ab.engine import SYSTEM_PATH, Engine
+from agent_ab.engine.engine import SYSTEM_PATH, Engine
 from agent_ab.memory import MIB, Free, size
 
 ASK_S = 60.0

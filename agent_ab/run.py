@@ -24,7 +24,7 @@ from agent_ab import (
 )
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import Sandbox
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
 from agent_ab.files import appearing, on_disk, persist

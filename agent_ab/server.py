@@ -11,7 +11,7 @@ import httpx
 
 from agent_ab import process, server_counters, server_log, server_proof
 from agent_ab.config import ArmSettings
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models import Model

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab.config import ArmSettings, Sampling, Speculation
-from agent_ab.engine import NGRAM_OPTIONS, SPECULATION_FLAGS, SYSTEM_PATH, Engine
+from agent_ab.engine.engine import NGRAM_OPTIONS, SPECULATION_FLAGS, SYSTEM_PATH, Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Step
 from agent_ab.models import Model

@@ -10,7 +10,7 @@ import httpx
 
 from agent_ab import server_log
 from agent_ab.config import ArmSettings
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Json, ServerFacts, Step
 from agent_ab.models import Model

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_ab import attached, engine, models, server, vllm, vllm_engine
+from agent_ab import attached, models, server, vllm, vllm_engine
 from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
-from agent_ab.engine import Engine
+from agent_ab.engine import engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
 from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
 from agent_ab.models import Model

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from agent_ab import children, orphans, recovery
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.files import locked
 from agent_ab.model import Observer

@@ -13,7 +13,7 @@ import httpx
 
 from agent_ab import process, server_counters, server_tokens, server_watch, vllm_command, vllm_model, vllm_proof
 from agent_ab.config import ArmSettings
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models import Model

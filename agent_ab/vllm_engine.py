@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent_ab import models, process, vllm_model, vllm_scripted
 from agent_ab.config import ArmSettings
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Observer, Task
 from agent_ab.models import DraftModel, Model

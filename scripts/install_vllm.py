@@ -12,7 +12,7 @@ import sys
 import venv
 from pathlib import Path
 
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.files import locked
 from agent_ab.model import Event
 from agent_ab.vllm_engine import TRIED, installed

@@ -8,9 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab import engine as engines
 from agent_ab import models, tasks
 from agent_ab.config import ModelFile
+from agent_ab.engine import engine as engines
 from agent_ab.model import Event, Task
 
 ROOT = Path(__file__).parent.parent

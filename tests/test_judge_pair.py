@@ -7,7 +7,7 @@ import pytest
 
 from agent_ab import divergence, parting
 from agent_ab.config import ArmSettings
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.judge.judge import LIBRARY, Bench
 from agent_ab.judge.judgement import Judgement
 from agent_ab.judge.pair import of_pair

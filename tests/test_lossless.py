@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
 from agent_ab.judge.case import Score, TokenScore
 from agent_ab.judge.classes import Class, Judged, Threshold, classify

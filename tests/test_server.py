@@ -11,8 +11,9 @@ import httpx
 import psutil
 import pytest
 
-from agent_ab import engine, process, server
+from agent_ab import process, server
 from agent_ab.config import ArmSettings, Server, Speculation
+from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError
 from agent_ab.models import Model
 from tests.fakes import wrap

@@ -7,12 +7,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import engine, suite, suite_plan
 from agent_ab import run as single
+from agent_ab import suite, suite_plan
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
 from agent_ab.cli.options import require_parents, with_flags
 from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
 from agent_ab.config import load_profile
+from agent_ab.engine import engine
 from agent_ab.model import Arm, RunKind, RunStatus, SandboxKind
 from agent_ab.paths import RunPaths
 from agent_ab.policy import load_policy

@@ -12,7 +12,7 @@ from agent_ab import doctor as examination
 from agent_ab import serving
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, app, err, out, print_json
 from agent_ab.config import Profile, load_profile
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.findings import Finding
 from agent_ab.memory import GIB

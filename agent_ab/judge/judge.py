@@ -18,8 +18,9 @@ from pathlib import Path
 import psutil
 
 import agent_ab
-from agent_ab import build, build_steps, engine, process
+from agent_ab import process
 from agent_ab.config import ArmSettings
+from agent_ab.engine import build, build_steps, engine
 from agent_ab.errors import UserError
 from agent_ab.gguf_header import Header, read_header
 from agent_ab.judge.case import CASES, LOADING, SCORE, Case, Loading, Score

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from agent_ab import engine, models
+from agent_ab import models
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
+from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.judge import judge, symptoms
 from agent_ab.judge.case import Case, Score

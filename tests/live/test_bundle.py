@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from agent_ab import evidence
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.model import Arm, Pair, PairOutcome
 from agent_ab.models import Model
 from agent_ab.paths import RunPaths

@@ -71,7 +71,7 @@ def test_a_truncated_model_is_named_before_anything_starts(tmp_path: Path, scrat
 
 def test_a_model_without_an_mtp_block_is_refused_with_the_reason(tmp_path: Path, scratch: Path) -> None:
     from agent_ab import smollm2
-    from agent_ab.engine import cache_dir
+    from agent_ab.engine.engine import cache_dir
     from tests.conftest import ignore
 
     done = play(tmp_path, file_profile(tmp_path, smollm2.source(cache_dir(), ignore)))

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from agent_ab import engine as engines
 from agent_ab import models
 from agent_ab.config import ArmSettings
+from agent_ab.engine import engine as engines
 from agent_ab.judge import judge
 from agent_ab.judge.case import Case, Said
 from agent_ab.judge.classes import Class, Judged, classify, threshold

@@ -11,7 +11,7 @@ import pytest
 
 from agent_ab import models, scripted, server
 from agent_ab.config import ArmSettings, Server, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.models import Model
 from tests.gguf_files import truncated, without_mtp

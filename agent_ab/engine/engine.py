@@ -12,8 +12,9 @@ from pathlib import Path
 
 import platformdirs
 
-from agent_ab import build, process
+from agent_ab import process
 from agent_ab.config import Speculation
+from agent_ab.engine import build
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Observer
 

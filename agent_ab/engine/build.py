@@ -13,8 +13,9 @@ import shutil
 import time
 from pathlib import Path
 
-from agent_ab import build_steps, process
-from agent_ab.build_steps import TARGET, Recipe, Shop
+from agent_ab import process
+from agent_ab.engine import build_steps
+from agent_ab.engine.build_steps import TARGET, Recipe, Shop
 from agent_ab.errors import UserError
 from agent_ab.files import locked
 from agent_ab.model import Event, Observer
