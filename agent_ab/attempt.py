@@ -33,7 +33,7 @@ from agent_ab.model import (
     Step,
     Task,
 )
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.paths import AttemptPaths
 from agent_ab.server_life import Life
 from agent_ab.serving import Address, AnyEngine, ModelServer

@@ -12,8 +12,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from agent_ab.config import Server
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import Header
-from agent_ab.model_shape import Block, Shape, shape_of
+from agent_ab.models.gguf_header import Header
+from agent_ab.models.shape import Block, Shape, shape_of
 
 MIB, GIB = 1 << 20, 1 << 30
 CELLS = 256

@@ -9,7 +9,7 @@ from agent_ab.config import ArmSettings, Sampling, Speculation
 from agent_ab.engine.engine import NGRAM_OPTIONS, SPECULATION_FLAGS, SYSTEM_PATH, Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Step
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 
 HOST = "127.0.0.1"
 ALIAS = "local"

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_ab import serving
 from agent_ab.config import ArmSettings
 from agent_ab.model import Arm
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.serving import Address, AnyEngine, ModelServer
 
 

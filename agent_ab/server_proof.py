@@ -13,7 +13,7 @@ from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Json, ServerFacts, Step
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.server_command import Command
 
 CANARY = "Repeat these words: one two three four five six seven eight nine ten."

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import httpx
 
-from agent_ab.merges import ALPHABET
 from agent_ab.model import Json
+from agent_ab.models.merges import ALPHABET
 
 _BYTES = {letter: byte for byte, letter in enumerate(ALPHABET)}
 """The byte that each letter of a byte-level tokenizer's alphabet stands for."""

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_ab import attached, models, server, vllm, vllm_engine
+from agent_ab import attached, server, vllm, vllm_engine
 from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
 from agent_ab.engine import engine
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
 from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
-from agent_ab.models import Model
+from agent_ab.models import models
+from agent_ab.models.models import Model
 from agent_ab.server_watch import free_port
 from agent_ab.vllm_engine import Vllm
 

@@ -16,7 +16,7 @@ from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.server_counters import Counters
 from agent_ab.server_proof import CANARY, CANARY_SEED, CANARY_TOKENS
 from agent_ab.vllm_command import ALIAS, HOST, Command

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from agent_ab import models, process, vllm_model, vllm_scripted
+from agent_ab import process, vllm_model, vllm_scripted
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Observer, Task
-from agent_ab.models import DraftModel, Model
+from agent_ab.models import models
+from agent_ab.models.models import DraftModel, Model
 from agent_ab.vllm_command import DRAFTED, OPTIONAL, require
 
 BINARY_VARIABLE = "AGENT_AB_VLLM"

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from agent_ab.scripted import FEED, TEMPLATE, Array, E, Source, Spoken, speak
-from agent_ab.vocabulary import END, END_OF_TEXT, control
+from agent_ab.models.scripted import FEED, TEMPLATE, Array, E, Source, Spoken, speak
+from agent_ab.models.vocabulary import END, END_OF_TEXT, control
 
 LAYERS, HEADS, KV_HEADS, HEAD = 1, 2, 1, 32
 """vLLM's attention on a CPU takes heads of 32 and up."""

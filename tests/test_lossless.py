@@ -26,7 +26,7 @@ from agent_ab.lossless.lossless import (
 )
 from agent_ab.lossless.replay import Raw, Replayed
 from agent_ab.model import Arm, Event
-from agent_ab.models import inspect
+from agent_ab.models.models import inspect
 from agent_ab.requests import Recorded
 from tests.builders import exchange
 from tests.gguf_files import tiny

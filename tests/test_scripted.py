@@ -11,12 +11,12 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import scripted
-from agent_ab.drafts import Target
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import read_header
-from agent_ab.merges import ALPHABET
-from agent_ab.scripted import Array
+from agent_ab.models import scripted
+from agent_ab.models.drafts import Target
+from agent_ab.models.gguf_header import read_header
+from agent_ab.models.merges import ALPHABET
+from agent_ab.models.scripted import Array
 from tests.conftest import ROOT
 
 SCRIPT = """

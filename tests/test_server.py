@@ -15,7 +15,7 @@ from agent_ab import process, server
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from tests.fakes import wrap
 
 KEY = "a-secret-key"

@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent_ab import scripted, vllm_model, vllm_scripted
+from agent_ab import vllm_model, vllm_scripted
 from agent_ab.model import Task
-from agent_ab.vocabulary import END, control
+from agent_ab.models import scripted
+from agent_ab.models.vocabulary import END, control
 
 
 @pytest.fixture(scope="module")

@@ -4,11 +4,12 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent_ab import requests, scripted
+from agent_ab import requests
 from agent_ab.config import Profile
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, Exchange, Task
+from agent_ab.models import scripted
 from agent_ab.paths import RunPaths
 from agent_ab.requests import Recorded
 

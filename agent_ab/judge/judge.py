@@ -22,10 +22,10 @@ from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine import build, build_steps, engine
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import Header, read_header
 from agent_ab.judge.case import CASES, LOADING, SCORE, Case, Loading, Score
 from agent_ab.model import Event, Observer
-from agent_ab.models import Model
+from agent_ab.models.gguf_header import Header, read_header
+from agent_ab.models.models import Model
 
 LIBRARY = "libllama.so.0.5.0"
 """The library that llama-cpp-python 0.3.36 was written for: another version has other structures."""

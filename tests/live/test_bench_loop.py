@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import drafts, models
 from agent_ab.bench import loop, requests
 from agent_ab.bench.methods import parse
 from agent_ab.bench.result import Plan
 from agent_ab.bench.stats import ALL
 from agent_ab.config import Draft, Profile, Speculation, load_profile
 from agent_ab.model import Task
+from agent_ab.models import drafts, models
 from tests.command import ROOT
 from tests.conftest import ignore
 from tests.test_drafts import SCRIPT

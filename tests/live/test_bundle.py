@@ -8,7 +8,7 @@ from pathlib import Path
 from agent_ab import evidence
 from agent_ab.engine.engine import Engine
 from agent_ab.model import Arm, Pair, PairOutcome
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.paths import RunPaths
 from agent_ab.reproduce import last_common
 from agent_ab.server import free_port

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from agent_ab import models
 from agent_ab.config import ArmSettings
 from agent_ab.engine import engine as engines
 from agent_ab.judge import judge
@@ -10,6 +9,7 @@ from agent_ab.judge.case import Case, Said
 from agent_ab.judge.classes import Class, Judged, classify, threshold
 from agent_ab.lossless import replay
 from agent_ab.model import Arm
+from agent_ab.models import models
 from agent_ab.requests import load
 from agent_ab.workbench import ArmParts
 from tests.conftest import ignore

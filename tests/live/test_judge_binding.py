@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_ab import models
 from agent_ab.engine import engine as engines
+from agent_ab.models import models
 from tests.command import ROOT
 
 PROGRAM = """

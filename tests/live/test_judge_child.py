@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_ab import models
 from agent_ab.engine import engine as engines
 from agent_ab.judge.case import CASES, LOADING, SCORE, Case, Loading, Said
+from agent_ab.models import models
 from tests.command import ROOT
 from tests.table_model import settings
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import memory, models, server
+from agent_ab import memory, server
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine import engine as engines
 from agent_ab.memory import MIB
+from agent_ab.models import models
 
 MTP = Speculation(type="draft-mtp", n_max=3)
 

@@ -13,7 +13,7 @@ from agent_ab import process, server
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 
 NONE = Speculation()
 MTP = Speculation(type="draft-mtp", n_max=3)

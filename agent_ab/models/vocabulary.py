@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import gguf
 
 from agent_ab.errors import UserError
-from agent_ab.merges import ALPHABET, Pair, symbols
+from agent_ab.models.merges import ALPHABET, Pair, symbols
 
 END_OF_TEXT, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent_ab import drafts, quantise, scripted, smollm2
 from agent_ab.config import ModelFile, Speculation, nearest
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.files import appearing
-from agent_ab.gguf_header import Header, read_header
 from agent_ab.model import Event, Observer, Task
+from agent_ab.models import drafts, quantise, scripted, smollm2
+from agent_ab.models.gguf_header import Header, read_header
 
 MTP_ARCHITECTURES = frozenset(
     {"qwen35", "qwen35moe", "qwen3next", "qwen4exp", "glm4moe", "glm-dsa", "glm5-next", "deepseek2", "deepseek32"}

@@ -6,7 +6,7 @@ Which block attends and which one is recurrent is told by the tensors that it ha
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_ab.gguf_header import Entry, Header
+from agent_ab.models.gguf_header import Entry, Header
 
 _RECURRENT = ("ssm_", "shortconv.")
 

