@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import machine, memory, room, serving, vllm_command, vllm_model
+from agent_ab import machine, memory, room, serving
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine import build, build_steps, engine
 from agent_ab.engine.engine import Engine
@@ -20,8 +20,10 @@ from agent_ab.models.gguf_header import Header
 from agent_ab.models.models import DraftModel, Look, Model
 from agent_ab.room import Device
 from agent_ab.server_command import refuse_system_config
-from agent_ab.vllm_engine import Vllm
-from agent_ab.vllm_model import Directory
+from agent_ab.vllm import command
+from agent_ab.vllm import model as vllm_model
+from agent_ab.vllm.engine import Vllm
+from agent_ab.vllm.model import Directory
 
 MTP_TYPES = {"draft-mtp", "mtp"}
 HOT_C = 80
@@ -102,7 +104,7 @@ def _speculation(arm: ArmSettings, found: serving.AnyEngine | None) -> Finding:
 
 
 def _told_vllm(speculation: Speculation) -> str:
-    config = vllm_command.speculative_config(speculation)
+    config = command.speculative_config(speculation)
     return (
         f"vLLM gets --speculative-config {json.dumps(config)}" if config else "none: vLLM gets no --speculative-config"
     )

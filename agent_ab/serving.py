@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_ab import attached, server, vllm, vllm_engine
+from agent_ab import attached, server
 from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
 from agent_ab.engine import engine
@@ -20,7 +20,9 @@ from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
 from agent_ab.models import models
 from agent_ab.models.models import Model
 from agent_ab.server_watch import free_port
-from agent_ab.vllm_engine import Vllm
+from agent_ab.vllm import engine as vllm_engine
+from agent_ab.vllm import vllm
+from agent_ab.vllm.engine import Vllm
 
 AnyEngine = Engine | Vllm | Attached
 """Something that can serve: found before a run, its `sha256` tells two of a kind apart."""

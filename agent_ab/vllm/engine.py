@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from agent_ab import process, vllm_model, vllm_scripted
+from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Observer, Task
 from agent_ab.models import models
 from agent_ab.models.models import DraftModel, Model
-from agent_ab.vllm_command import DRAFTED, OPTIONAL, require
+from agent_ab.vllm import model as vllm_model
+from agent_ab.vllm import scripted
+from agent_ab.vllm.command import DRAFTED, OPTIONAL, require
 
 BINARY_VARIABLE = "AGENT_AB_VLLM"
 TRIED = "0.32.0"
@@ -167,8 +169,8 @@ def _digest(path: Path, observer: Observer) -> str:
 
 def _scripted(name: str, task: Task | None, observer: Observer) -> Path:
     source = models.script_of(name, task)
-    path = cache_dir() / "scripted" / f"{source.script.parent.parent.name}-{name}-{vllm_scripted.key(source)[:16]}.hf"
+    path = cache_dir() / "scripted" / f"{source.script.parent.parent.name}-{name}-{scripted.key(source)[:16]}.hf"
     if not path.is_dir():
         observer(Event(None, None, f"writing the scripted model {name} for vLLM"))
-        vllm_scripted.write(source, path)
+        scripted.write(source, path)
     return path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import process, server_counters, server_tokens, server_watch, vllm_command, vllm_model, vllm_proof
+from agent_ab import process, server_counters, server_tokens, server_watch
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import ApparatusError
@@ -19,9 +19,12 @@ from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models.models import Model
 from agent_ab.server_counters import Counters
 from agent_ab.server_proof import CANARY, CANARY_SEED, CANARY_TOKENS
-from agent_ab.vllm_command import ALIAS, HOST, Command
-from agent_ab.vllm_engine import Vllm
-from agent_ab.vllm_proof import Asked, Seen
+from agent_ab.vllm import command as vllm_command
+from agent_ab.vllm import model as vllm_model
+from agent_ab.vllm import proof
+from agent_ab.vllm.command import ALIAS, HOST, Command
+from agent_ab.vllm.engine import Vllm
+from agent_ab.vllm.proof import Asked, Seen
 
 STOP_PATIENCE_S = (30.0, 10.0)
 """TERM, and TERM again: 7 s were seen for a tiny model on a busy machine."""
@@ -92,11 +95,11 @@ class VllmServer:
         expected = Asked(
             self._asked.engine.version, str(self._asked.model.path), self._asked.settings.server.context, declared
         )
-        fault = vllm_proof.identity_fault(expected, seen) or vllm_proof.caching_fault(seen)
+        fault = proof.identity_fault(expected, seen) or proof.caching_fault(seen)
         if fault:
             raise ApparatusError(Step.SERVER, fault, self.log)
         self._before = server_counters.read(seen.metrics)
-        self._own_requests = vllm_proof.requests(self._log_text())
+        self._own_requests = proof.requests(self._log_text())
         return self._facts(declared, seen)
 
     def _look(self) -> Seen:
@@ -114,7 +117,7 @@ class VllmServer:
 
     def _facts(self, declared: str, seen: Seen) -> ServerFacts:
         asked = self._asked
-        judgement = vllm_proof.judge(declared, seen)
+        judgement = proof.judge(declared, seen)
         drafted = self._before.since(seen.before)
         template = asked.settings.server.chat_template_file
         return ServerFacts(
@@ -130,7 +133,7 @@ class VllmServer:
             draft_n=drafted.drafted if drafted else None,
             draft_n_accepted=drafted.accepted if drafted else None,
             slots_speculative=drafted is not None,
-            log_line=vllm_proof.speculation_line(seen.log),
+            log_line=proof.speculation_line(seen.log),
             speculation_proven=judgement.proven,
             proof=judgement.sentence,
             draft_sha256=asked.model.draft.sha256 if asked.model.draft else "",
@@ -144,7 +147,7 @@ class VllmServer:
             before, text = text, self._log_text()
             if before == text:
                 break
-        return vllm_proof.requests(text) - self._own_requests
+        return proof.requests(text) - self._own_requests
 
     def drafting(self) -> Drafting | None:
         """Return what was drafted since `prove`; None without speculation. Raises ApparatusError."""
@@ -173,7 +176,7 @@ class VllmServer:
         """Raise ApparatusError with the server's own last error when it has ended."""
         code = self.child.exit_code()
         if code is not None:
-            why = vllm_proof.explain_exit(code, self._log_text())
+            why = proof.explain_exit(code, self._log_text())
             raise ApparatusError(Step.SERVER, f"{WHAT} ended {when}, {why}", self.log)
 
     def check_working(self, answered: int) -> None:
