@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, machine, proxy, reply_diff, sandbox, serving, snapshot, workspace
+from agent_ab import agents, checks, machine, proxy, reply_diff, sandbox, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
@@ -35,8 +35,9 @@ from agent_ab.model import (
 )
 from agent_ab.models.models import Model
 from agent_ab.paths import AttemptPaths
-from agent_ab.server_life import Life
-from agent_ab.serving import Address, AnyEngine, ModelServer
+from agent_ab.server import serving
+from agent_ab.server.life import Life
+from agent_ab.server.serving import Address, AnyEngine, ModelServer
 from agent_ab.variable import named
 
 Tick = Callable[[float], None]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 import agent_ab
-from agent_ab import agents, doctor_server, proxy, sandbox, server, workbench, workspace
+from agent_ab import agents, doctor_server, proxy, sandbox, workbench, workspace
 from agent_ab.agents import clock, opencode_install
 from agent_ab.config import Agent, ArmSettings, Profile, Sandbox
 from agent_ab.engine import engine
@@ -21,6 +21,7 @@ from agent_ab.errors import UserError
 from agent_ab.findings import Finding, looked
 from agent_ab.memory import GIB, size
 from agent_ab.model import Arm, Observer, SandboxKind
+from agent_ab.server import server
 
 BUILD_BYTES = 3 * GIB
 """Enough for the build and the demo model."""

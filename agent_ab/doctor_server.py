@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import machine, memory, room, serving
+from agent_ab import machine, memory, room
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.engine import build, build_steps, engine
 from agent_ab.engine.engine import Engine
@@ -19,7 +19,8 @@ from agent_ab.models import models
 from agent_ab.models.gguf_header import Header
 from agent_ab.models.models import DraftModel, Look, Model
 from agent_ab.room import Device
-from agent_ab.server_command import refuse_system_config
+from agent_ab.server import serving
+from agent_ab.server.command import refuse_system_config
 from agent_ab.vllm import command
 from agent_ab.vllm import model as vllm_model
 from agent_ab.vllm.engine import Vllm

@@ -48,7 +48,7 @@ from agent_ab.model import (
 from agent_ab.pair import judge
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair
-from agent_ab.server_life import Lives
+from agent_ab.server.life import Lives
 from agent_ab.store import Store, pair_to_json
 from agent_ab.variable import ANYTHING, first_digest, named
 from agent_ab.workbench import ArmParts, Bench, prepare

@@ -4,11 +4,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import agents, sandbox, serving, tasks, workspace
+from agent_ab import agents, sandbox, tasks, workspace
 from agent_ab.config import ArmSettings, Profile
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, Observer, Task
 from agent_ab.models import models
+from agent_ab.server import serving
 
 SCRATCH_BYTES = 70
 """Longest temporary directory: a socket of at most 107 bytes lies in a directory below it."""

@@ -11,7 +11,7 @@ import pytest
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.errors import ApparatusError
 from agent_ab.models.models import Model
-from agent_ab.server_watch import free_port
+from agent_ab.server.watch import free_port
 from agent_ab.vllm import vllm
 from agent_ab.vllm.command import OPTIONAL
 from agent_ab.vllm.engine import Vllm

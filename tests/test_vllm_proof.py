@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent_ab.model import Json
-from agent_ab.server_counters import Counters
+from agent_ab.server.counters import Counters
 from agent_ab.vllm import proof
 from agent_ab.vllm.proof import Asked, Seen
 

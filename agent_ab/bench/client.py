@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from agent_ab import server_counters
 from agent_ab.bench.stats import Reply
 from agent_ab.model import Drafting, Json
 from agent_ab.requests import Recorded
+from agent_ab.server import counters
 
 REPLY_S = 3600.0
 """A reply may take so long; a server that died is noticed by its connection."""
@@ -49,9 +49,9 @@ class Client:
         wall_s = time.monotonic() - begin
         return story.reply(recorded, method, round_, wall_s, self._counters().since(before))
 
-    def _counters(self) -> server_counters.Counters:
+    def _counters(self) -> counters.Counters:
         response = self._http.get("/metrics")
-        return server_counters.read(response.text if response.status_code == httpx.codes.OK else "")
+        return counters.read(response.text if response.status_code == httpx.codes.OK else "")
 
 
 class _Story:

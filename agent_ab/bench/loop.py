@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import machine, serving
+from agent_ab import machine
 from agent_ab.bench import stats
 from agent_ab.bench.client import Client
 from agent_ab.bench.methods import BASELINE, Method
@@ -25,7 +25,8 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Arm, Event, Json, Observer, Step, Task
 from agent_ab.models import drafts, models
 from agent_ab.requests import Recorded, pinned
-from agent_ab.serving import Address, ModelServer
+from agent_ab.server import serving
+from agent_ab.server.serving import Address, ModelServer
 
 
 @dataclass(frozen=True, slots=True)

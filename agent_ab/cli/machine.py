@@ -9,7 +9,6 @@ import typer
 from rich.text import Text
 
 from agent_ab import doctor as examination
-from agent_ab import serving
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, app, err, out, print_json
 from agent_ab.config import Profile, load_profile
 from agent_ab.engine.engine import Engine
@@ -18,6 +17,7 @@ from agent_ab.findings import Finding
 from agent_ab.memory import GIB
 from agent_ab.model import Arm, Event, Outcome, Pair
 from agent_ab.progress import Progress
+from agent_ab.server import serving
 
 STARTING = ("server", "proxy", "sandbox")
 """Steps whose failure is the machine's, or the profile's, and never the model's."""

@@ -14,8 +14,8 @@ import httpx
 from agent_ab.errors import ApparatusError
 from agent_ab.judge.case import Said
 from agent_ab.model import Arm, Event, Exchange, Json, Observer, ServerFacts, Step, Timings
-from agent_ab.serving import address
-from agent_ab.serving import started as served
+from agent_ab.server.serving import address
+from agent_ab.server.serving import started as served
 from agent_ab.workbench import ArmParts
 
 PATH = "/v1/chat/completions"

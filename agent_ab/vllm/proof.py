@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_ab import server_counters
 from agent_ab.model import Json
-from agent_ab.server_counters import Counters
+from agent_ab.server import counters
+from agent_ab.server.counters import Counters
 
 _PREFIX_CACHING = re.compile(r'vllm:cache_config_info\{[^}]*enable_prefix_caching="(\w+)"')
 _SPECULATION = re.compile(r"speculative_config=(None|SpeculativeConfig\([^)]*\))")
@@ -80,7 +80,7 @@ def caching_fault(seen: Seen) -> str:
     if told is None or told[1] != "False":
         return f"its prefix cache is not off: /metrics says enable_prefix_caching {told[1] if told else 'nowhere'}"
     cached = [cached_tokens(reply) for reply in seen.canaries]
-    hits = server_counters.read(seen.metrics).cached
+    hits = counters.read(seen.metrics).cached
     if any(cached) or hits:
         return f"its prefix cache is used: an equal prompt came from the cache ({max(cached)} tokens, {hits} hits)"
     return ""
@@ -89,7 +89,7 @@ def caching_fault(seen: Seen) -> str:
 def judge(declared: str, seen: Seen) -> Judgement:
     """Return whether the log, the counters and the canaries show what the profile declares."""
     line = speculation_line(seen.log)
-    counted = server_counters.read(seen.metrics).since(seen.before)
+    counted = counters.read(seen.metrics).since(seen.before)
     drafted = (
         f"the canaries drafted {counted.drafted} ({counted.accepted} accepted)" if counted else "nothing is drafted"
     )

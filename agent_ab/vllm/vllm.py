@@ -11,14 +11,16 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import process, server_counters, server_tokens, server_watch
+from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models.models import Model
-from agent_ab.server_counters import Counters
-from agent_ab.server_proof import CANARY, CANARY_SEED, CANARY_TOKENS
+from agent_ab.server import counters, tokens
+from agent_ab.server import watch as server_watch
+from agent_ab.server.counters import Counters
+from agent_ab.server.proof import CANARY, CANARY_SEED, CANARY_TOKENS
 from agent_ab.vllm import command as vllm_command
 from agent_ab.vllm import model as vllm_model
 from agent_ab.vllm import proof
@@ -98,13 +100,13 @@ class VllmServer:
         fault = proof.identity_fault(expected, seen) or proof.caching_fault(seen)
         if fault:
             raise ApparatusError(Step.SERVER, fault, self.log)
-        self._before = server_counters.read(seen.metrics)
+        self._before = counters.read(seen.metrics)
         self._own_requests = proof.requests(self._log_text())
         return self._facts(declared, seen)
 
     def _look(self) -> Seen:
         with self._client(GENERATE_S) as client:
-            before = server_counters.read(_get(client, "/metrics").text)
+            before = counters.read(_get(client, "/metrics").text)
             canaries = tuple(_canary(client) for _ in range(2))
             return Seen(
                 models=_get(client, "/v1/models").json(),
@@ -153,7 +155,7 @@ class VllmServer:
         """Return what was drafted since `prove`; None without speculation. Raises ApparatusError."""
         try:
             with self._client(ANSWER_S) as client:
-                return server_counters.read(_get(client, "/metrics").text).since(self._before)
+                return counters.read(_get(client, "/metrics").text).since(self._before)
         except httpx.HTTPError as error:
             self.child.wait(DYING_S)
             self.check_alive()
@@ -162,7 +164,7 @@ class VllmServer:
     def tokenize(self, text: str) -> Json | None:
         """Return the server's own cut of `text`, as llama-server's `/tokenize` answers."""
         with self._client(ANSWER_S) as client:
-            return server_tokens.from_vllm(client, text, ALIAS)
+            return tokens.from_vllm(client, text, ALIAS)
 
     def render(self, _body: Mapping[str, Json]) -> str | None:
         """Return None: vLLM does not show the prompt that it makes of a chat request."""

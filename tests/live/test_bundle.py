@@ -11,7 +11,7 @@ from agent_ab.model import Arm, Pair, PairOutcome
 from agent_ab.models.models import Model
 from agent_ab.paths import RunPaths
 from agent_ab.reproduce import last_common
-from agent_ab.server import free_port
+from agent_ab.server.server import free_port
 from tests.command import agent_ab, here
 
 

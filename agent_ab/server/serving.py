@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent_ab import attached, server
-from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
 from agent_ab.engine import engine
 from agent_ab.engine.engine import Engine
@@ -19,7 +17,9 @@ from agent_ab.errors import UserError
 from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
 from agent_ab.models import models
 from agent_ab.models.models import Model
-from agent_ab.server_watch import free_port
+from agent_ab.server import attached, server
+from agent_ab.server.attached import Attached
+from agent_ab.server.watch import free_port
 from agent_ab.vllm import engine as vllm_engine
 from agent_ab.vllm import vllm
 from agent_ab.vllm.engine import Vllm

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_ab.model import Json, ServerFacts
-from agent_ab.server_counters import Counters
+from agent_ab.server.counters import Counters
 
 AGREEING_PROPS = ("build_info", "total_slots", "model_alias", "model_ftype", "chat_template_caps")
 """What llama-server says of itself that must not change between the attempts."""

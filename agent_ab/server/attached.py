@@ -15,13 +15,14 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from agent_ab import attached_proof, process, server_counters, server_tokens
-from agent_ab.attached_proof import Answers
+from agent_ab import process
 from agent_ab.config import ArmSettings, Server
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
-from agent_ab.server_counters import Counters
-from agent_ab.server_proof import CANARY, CANARY_SEED, CANARY_TOKENS
+from agent_ab.server import attached_proof, counters, tokens
+from agent_ab.server.attached_proof import Answers
+from agent_ab.server.counters import Counters
+from agent_ab.server.proof import CANARY, CANARY_SEED, CANARY_TOKENS
 
 ANSWER_S = 10.0
 """A server that is there answers a small question within this time."""
@@ -139,7 +140,7 @@ class AttachedServer:
     def tokenize(self, text: str) -> Json | None:
         """Return the server's own cut of `text` as llama-server's `/tokenize` answers; None when it has none."""
         with _client(self._attached, ANSWER_S) as client:
-            return server_tokens.from_llama(client, text) or server_tokens.from_vllm(client, text, self._attached.model)
+            return tokens.from_llama(client, text) or tokens.from_vllm(client, text, self._attached.model)
 
     def render(self, _body: Json) -> str | None:
         """Return None: nothing depends on what a server of unknown kind shows of its prompts."""
@@ -219,7 +220,7 @@ def _counters(client: httpx.Client) -> Counters:
         response = client.get("/metrics")
     except httpx.HTTPError:
         return Counters()
-    return server_counters.read(response.text) if response.status_code == httpx.codes.OK else Counters()
+    return counters.read(response.text) if response.status_code == httpx.codes.OK else Counters()
 
 
 def _get(client: httpx.Client, path: str, url: str) -> httpx.Response:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import server_log
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Json, ServerFacts, Step
 from agent_ab.models.models import Model
-from agent_ab.server_command import Command
+from agent_ab.server import log as server_log
+from agent_ab.server.command import Command
 
 CANARY = "Repeat these words: one two three four five six seven eight nine ten."
 CANARY_TOKENS = 32

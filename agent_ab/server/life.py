@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from agent_ab import serving
 from agent_ab.config import ArmSettings
 from agent_ab.model import Arm
 from agent_ab.models.models import Model
-from agent_ab.serving import Address, AnyEngine, ModelServer
+from agent_ab.server import serving
+from agent_ab.server.serving import Address, AnyEngine, ModelServer
 
 
 class Life:

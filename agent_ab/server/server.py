@@ -9,13 +9,15 @@ from pathlib import Path
 
 import httpx
 
-from agent_ab import process, server_counters, server_log, server_proof
+from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Drafting, Json, ServerFacts, Step
 from agent_ab.models.models import Model
-from agent_ab.server_command import (
+from agent_ab.server import counters, proof
+from agent_ab.server import log as server_log
+from agent_ab.server.command import (
     HOST,
     Command,
     command,
@@ -23,8 +25,8 @@ from agent_ab.server_command import (
     environment,
     refuse_system_config,
 )
-from agent_ab.server_counters import Counters
-from agent_ab.server_watch import StallWatch, Usage, free_port, require_free, require_gone, usage_of
+from agent_ab.server.counters import Counters
+from agent_ab.server.watch import StallWatch, Usage, free_port, require_free, require_gone, usage_of
 
 __all__ = ["Command", "Server", "Usage", "command", "free_port", "new_key", "started"]
 
@@ -38,7 +40,7 @@ TOKENIZE_S = 60.0
 class Server:
     """A running model server of one attempt."""
 
-    def __init__(self, asked: server_proof.Asked, child: process.Child, port: int, key: str) -> None:
+    def __init__(self, asked: proof.Asked, child: process.Child, port: int, key: str) -> None:
         """Wrap `child`; use `started`, which makes the child and stops it."""
         self.child = child
         self.pid: int | None = child.pid
@@ -75,7 +77,7 @@ class Server:
         """Return the proof of who serves and how it speculates (one canary request). Raises ApparatusError."""
         try:
             with self._client(timeout_s=CANARY_S) as client:
-                facts = server_proof.prove(client, self._asked)
+                facts = proof.prove(client, self._asked)
         except (httpx.HTTPError, ValueError, LookupError) as error:
             self.child.wait(1.0)
             self.check_alive("during its canary request")
@@ -166,7 +168,7 @@ class Server:
                 reply = client.get("/metrics")
         except httpx.HTTPError:
             return Counters()
-        return server_counters.read(reply.text) if reply.status_code == httpx.codes.OK else Counters()
+        return counters.read(reply.text) if reply.status_code == httpx.codes.OK else Counters()
 
     def _client(self, timeout_s: float) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self._key}"}
@@ -177,7 +179,7 @@ class Server:
 
     def _settled(self) -> str:
         """Return the log when it has stood still for a moment: the server writes it a little after the fact."""
-        size, deadline = self.log.stat().st_size, time.monotonic() + server_proof.LOG_LAG_S
+        size, deadline = self.log.stat().st_size, time.monotonic() + proof.LOG_LAG_S
         while time.monotonic() < deadline and self.child.exit_code() is None:
             time.sleep(process.POLL_S)
             before, size = size, self.log.stat().st_size
@@ -209,7 +211,7 @@ def started(
     require_free(port)
     with tempfile.TemporaryDirectory(prefix="agent-ab-server-") as home:
         env = environment(engine, key, Path(home))
-        asked = server_proof.Asked(engine, settings, model, line, comparable_environment(env), log)
+        asked = proof.Asked(engine, settings, model, line, comparable_environment(env), log)
         child: process.Child | None = None
         try:
             with process.started(line.argv, env=env, log=log, name="llama-server", patience_s=patience_s) as child:
