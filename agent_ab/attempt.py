@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, machine, proxy, reply_diff, sandbox, snapshot, workspace
+from agent_ab import agents, checks, machine, proxy, sandbox, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
+from agent_ab.divergence import reply_diff
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
 from agent_ab.judge import recall

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_ab import parting
+from agent_ab.divergence import parting
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.metrics import measure
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckResult, CheckStatus, Exchange, Json, Outcome, Pair, PairOutcome

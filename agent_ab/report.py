@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import parting
+from agent_ab.divergence import parting
 from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent_ab import parting
+from agent_ab.divergence import parting
+from agent_ab.divergence.request_diff import as_sent
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, Exchange, ExchangeLog, Json, Pair, ServerFacts
-from agent_ab.request_diff import as_sent
 from agent_ab.wording import plain_line
 
 MODEL, PORT = "<model>", "<port>"

@@ -8,8 +8,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from sqlmodel import select
 
-from agent_ab import marks, parting, regrade, sandbox, tasks
+from agent_ab import marks, regrade, sandbox, tasks
 from agent_ab.config import nearest
+from agent_ab.divergence import parting
 from agent_ab.errors import UserError
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm, CheckResult, Event, Json, Observer, Pair, PairOutcome

@@ -9,21 +9,10 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
-from agent_ab import (
-    __version__,
-    aftermath,
-    agents,
-    checks,
-    diff_view,
-    divergence,
-    parting,
-    reply_diff,
-    sandbox,
-    snapshot,
-    tasks,
-)
+from agent_ab import __version__, agents, checks, sandbox, snapshot, tasks
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import Sandbox
+from agent_ab.divergence import aftermath, divergence, parting, reply_diff, view
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
@@ -200,7 +189,7 @@ def _judged(pair: Pair, run: RunPaths, bench: Bench, observer: Observer, servers
     return replace(pair, judgement=judgement.to_json(found))
 
 
-def diff_of(pair: Pair, runs_dir: Path) -> diff_view.PairDiff:
+def diff_of(pair: Pair, runs_dir: Path) -> view.PairDiff:
     """Return what `agent-ab diff` shows of a stored pair, its logs read back from the evidence.
 
     Raises UserError when the pair has nothing to compare, ApparatusError when its evidence is damaged.
@@ -214,7 +203,7 @@ def diff_of(pair: Pair, runs_dir: Path) -> diff_view.PairDiff:
         if not path.is_file():
             raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
         logs[arm] = read_log(path)
-    return diff_view.PairDiff(
+    return view.PairDiff(
         pair,
         logs[Arm.BASELINE],
         logs[Arm.CANDIDATE],

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent_ab import divergence, parting, reply_diff
+from agent_ab.divergence import divergence, parting, reply_diff
 from agent_ab.model import (
     AgentEnd,
     AgentRun,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from agent_ab import divergence, parting
 from agent_ab.config import ArmSettings
+from agent_ab.divergence import divergence, parting
 from agent_ab.engine.engine import Engine
 from agent_ab.judge.judge import LIBRARY, Bench
 from agent_ab.judge.judgement import Judgement

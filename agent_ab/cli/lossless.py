@@ -11,6 +11,7 @@ from agent_ab import requests, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.options import seed_number
 from agent_ab.config import Profile, load_profile, nearest
+from agent_ab.divergence.reply_diff import Token, tokens_from_reply
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
 from agent_ab.lossless import lossless as measuring
@@ -19,7 +20,6 @@ from agent_ab.lossless.lossless import Question
 from agent_ab.model import Arm, Pair, Task
 from agent_ab.paths import RunPaths
 from agent_ab.progress import Progress
-from agent_ab.reply_diff import Token, tokens_from_reply
 from agent_ab.requests import Recorded
 from agent_ab.session import session
 

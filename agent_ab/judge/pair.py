@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent_ab import parting
+from agent_ab.divergence import parting
+from agent_ab.divergence.parting import Divergence, Kind, Where
 from agent_ab.judge import judge, recall, symptoms
 from agent_ab.judge.case import Case, Said, Score
 from agent_ab.judge.classes import classify, threshold
@@ -16,7 +17,6 @@ from agent_ab.judge.judgement import SCHEMA, Judgement
 from agent_ab.judge.raw_text import Style, guess, styles, whole
 from agent_ab.judge.symptoms import Symptoms
 from agent_ab.model import Arm, Attempt, Exchange, Observer, Pair
-from agent_ab.parting import Divergence, Kind, Where
 from agent_ab.paths import RunPaths
 from agent_ab.requests import forced
 

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from agent_ab.divergence.request_diff import first_difference
 from agent_ab.model import ExchangeLog, Json
-from agent_ab.request_diff import first_difference
 from agent_ab.requests import plain
 
 _LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict", "seed")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter
 
-from agent_ab.aftermath import loops, malformed_calls
+from agent_ab.divergence.aftermath import loops, malformed_calls
+from agent_ab.divergence.reply_diff import CUT_WORDS
 from agent_ab.model import Exchange, Json
-from agent_ab.reply_diff import CUT_WORDS
 
 END_MARKS = re.compile(r"<\|(?:im_end|endoftext|eot_id|end|end_of_text|eom_id)\|>|<end_of_turn>|</s>")
 """What ends a text, in the common templates; it is never a part of the text."""

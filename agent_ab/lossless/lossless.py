@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
+from agent_ab.divergence.reply_diff import compare
 from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.judge import judge, symptoms
@@ -19,7 +20,6 @@ from agent_ab.lossless.distribution import Distribution
 from agent_ab.lossless.replay import Replayed
 from agent_ab.model import Arm, Event, Observer, ServerFacts, Step, Task
 from agent_ab.models import models
-from agent_ab.reply_diff import compare
 from agent_ab.requests import Recorded, forced, pinned
 from agent_ab.workbench import ArmParts
 

@@ -11,7 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.diff_view import plain
+from agent_ab.divergence.reply_diff import ReplyDifference, ReplySide, Token, compare, parts, tokens_from_reply
+from agent_ab.divergence.view import plain
 from agent_ab.errors import UserError
 from agent_ab.judge import symptoms
 from agent_ab.judge.symptoms import Symptoms
@@ -19,7 +20,6 @@ from agent_ab.lossless import replay
 from agent_ab.lossless.lossless import longest_draft
 from agent_ab.lossless.replay import Replayed
 from agent_ab.model import Arm, Event, Exchange, ExchangeLog, Json, Observer, Pair
-from agent_ab.reply_diff import ReplyDifference, ReplySide, Token, compare, parts, tokens_from_reply
 from agent_ab.requests import Recorded
 from agent_ab.workbench import ArmParts
 

@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.diff_view import plain
+from agent_ab.divergence.view import plain
 from agent_ab.judge.classes import counts, sentence
 from agent_ab.judge.view import STYLE, symptoms_table, threshold_sentence
 from agent_ab.lossless import distribution

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agent_ab import parting, wording
+from agent_ab import wording
+from agent_ab.divergence import parting
 from agent_ab.metrics import measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Pair, PairOutcome
 from agent_ab.page.bars import BarRow

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_ab import divergence, observations, parting, reply_diff
+from agent_ab import observations
+from agent_ab.divergence import divergence, parting, reply_diff
 from agent_ab.gate import Rules, judge
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Pair
 from agent_ab.page.compose import Subject

@@ -4,7 +4,7 @@ import base64
 from dataclasses import replace
 from pathlib import Path
 
-from agent_ab import aftermath, divergence, parting, reply_diff
+from agent_ab.divergence import aftermath, divergence, parting, reply_diff
 from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, CheckStatus, Pair, Patch
 from agent_ab.page import dossier

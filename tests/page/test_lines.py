@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from agent_ab import parting
+from agent_ab.divergence import parting
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, Outcome, PairOutcome
 from agent_ab.page import lines
 from agent_ab.pair import judge

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agent_ab.divergence.request_diff import first_difference
 from agent_ab.model import Exchange, ExchangeLog, Json
-from agent_ab.request_diff import first_difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import aftermath, parting
-from agent_ab.aftermath import Aftermath, Course, ToolCall
+from agent_ab.divergence import aftermath, parting
+from agent_ab.divergence.aftermath import Aftermath, Course, ToolCall
+from agent_ab.divergence.parting import Divergence, Kind, Parting, Where, sentence
+from agent_ab.divergence.request_diff import OddRequest, odd_requests
+from agent_ab.divergence.transcript import Said, Turn, turns
 from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.model import Arm, CheckResult, CheckStatus, ExchangeLog, Json, Pair
-from agent_ab.parting import Divergence, Kind, Parting, Where, sentence
-from agent_ab.request_diff import OddRequest, odd_requests
-from agent_ab.transcript import Said, Turn, turns
 
 SCHEMA = 1
 """Version of `data`'s shape: 1, the first."""

@@ -9,8 +9,8 @@ from itertools import groupby
 
 from pydantic import TypeAdapter
 
+from agent_ab.divergence.reply_diff import End, end_of
 from agent_ab.model import Attempt, Exchange, Json
-from agent_ab.reply_diff import End, end_of
 
 LOOP_TIMES = 4
 """So often a passage stands at a reply's end before the reply counts as looping."""

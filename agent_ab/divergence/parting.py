@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from pydantic import TypeAdapter
 
+from agent_ab.divergence.reply_diff import Token
 from agent_ab.model import Json
-from agent_ab.reply_diff import Token
 
 SHOWN = 400
 """Most characters of a value or a continuation that are kept; the whole is in the exchange logs."""

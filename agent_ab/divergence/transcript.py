@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from agent_ab.aftermath import ToolCall, calls_of
+from agent_ab.divergence.aftermath import ToolCall, calls_of
+from agent_ab.divergence.reply_diff import ending
 from agent_ab.model import Exchange, ExchangeLog, Json
-from agent_ab.reply_diff import ending
 
 
 @dataclass(frozen=True, slots=True)

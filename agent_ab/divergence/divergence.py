@@ -7,11 +7,10 @@ import json
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from agent_ab.model import AgentEnd, Attempt, Exchange, ExchangeLog, Json, Outcome
-from agent_ab.normalise import CALL_IDS, RULES, Rule, about, explaining, with_mapped_call_ids
-from agent_ab.parting import SHOWN, Divergence, Ignored, Kind, Parting, Side, Where
-from agent_ab.reply_diff import CUT_WORDS, Blame, ReplyDifference, Tokenize, compare, parts
-from agent_ab.request_diff import (
+from agent_ab.divergence.normalise import CALL_IDS, RULES, Rule, about, explaining, with_mapped_call_ids
+from agent_ab.divergence.parting import SHOWN, Divergence, Ignored, Kind, Parting, Side, Where
+from agent_ab.divergence.reply_diff import CUT_WORDS, Blame, ReplyDifference, Tokenize, compare, parts
+from agent_ab.divergence.request_diff import (
     Leaf,
     RequestDifference,
     as_sent,
@@ -21,6 +20,7 @@ from agent_ab.request_diff import (
     first_difference,
     rules_of,
 )
+from agent_ab.model import AgentEnd, Attempt, Exchange, ExchangeLog, Json, Outcome
 
 
 @dataclass(frozen=True, slots=True)

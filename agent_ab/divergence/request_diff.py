@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import zip_longest
 
+from agent_ab.divergence.normalise import about, explaining, normalise, with_mapped_call_ids
 from agent_ab.model import Exchange, ExchangeLog, Json
-from agent_ab.normalise import about, explaining, normalise, with_mapped_call_ids
 
 _MISSING = object()
 _SHOWN = 60
