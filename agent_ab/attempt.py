@@ -35,11 +35,11 @@ from agent_ab.model import (
     Task,
 )
 from agent_ab.models.models import Model
+from agent_ab.pair.variable import named
 from agent_ab.paths import AttemptPaths
 from agent_ab.server import serving
 from agent_ab.server.life import Life
 from agent_ab.server.serving import Address, AnyEngine, ModelServer
-from agent_ab.variable import named
 
 Tick = Callable[[float], None]
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])

@@ -15,8 +15,8 @@ from agent_ab import __version__
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
 from agent_ab.files import appearing
-from agent_ab.metrics import measure
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, Exchange, ExchangeLog, Json, Outcome, Pair, RunStatus
+from agent_ab.pair.metrics import measure
 from agent_ab.paths import RunPaths
 from agent_ab.store import RunRecord, Store
 

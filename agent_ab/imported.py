@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent_ab import __version__, pair
+from agent_ab import __version__
 from agent_ab.config import explain
 from agent_ab.errors import UserError
 from agent_ab.model import (
@@ -30,6 +30,7 @@ from agent_ab.model import (
     RunKind,
     RunStatus,
 )
+from agent_ab.pair import pair
 from agent_ab.store import Store
 
 CHECKS = 10

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agent_ab.divergence import parting
 from agent_ab.marks import Mark, MarkKind
-from agent_ab.metrics import measure
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckResult, CheckStatus, Exchange, Json, Outcome, Pair, PairOutcome
+from agent_ab.pair.metrics import measure
 from agent_ab.store import RunRecord as StoredRun
 
 SCHEMA = 1

@@ -7,8 +7,8 @@ from math import floor, log2
 
 from agent_ab.divergence import parting
 from agent_ab.divergence.parting import Kind
-from agent_ab.metrics import Metrics, WallTime, measure
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, Exchange, Outcome, Pair, PairOutcome
+from agent_ab.pair.metrics import Metrics, WallTime, measure
 
 BINS_PER_DOUBLING = 2
 """How finely the context length is cut: each bin is 2 ** (1 / 2) times as long as the one before."""

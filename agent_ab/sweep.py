@@ -12,13 +12,13 @@ from agent_ab import suite, suite_plan
 from agent_ab.config import ArmSettings, Profile, explain, flatten, merge, nearest
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Json, Observer, Pair
+from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import Standing
 from agent_ab.store import Store
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked
 from agent_ab.sweep_table import At
-from agent_ab.variable import named
 
 TURN = "its turn is over, the next value's begins"
 

@@ -8,8 +8,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.metrics import measure
 from agent_ab.model import Arm, Json, Outcome, Pair
+from agent_ab.pair.metrics import measure
 
 CHANCE = 0.05
 """A change of the gap that chance brings about more often than this is said to be no more than chance."""

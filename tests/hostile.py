@@ -20,7 +20,7 @@ from agent_ab.page import dossier
 from agent_ab.page.compose import Subject
 from agent_ab.page.contents import Dossier, RunFacts
 from agent_ab.page.lines import numbered
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from tests.builders import attempt, exchange, pair
 
 MARKUP = (

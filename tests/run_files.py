@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from agent_ab.config import flatten
 from agent_ab.model import Arm, Attempt, CheckResult, Exchange, FileDigest, Outcome, Pair
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from agent_ab.paths import AttemptPaths, RunPaths
 from agent_ab.rows import pair_to_json
 from agent_ab.store import Store

@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import NOT_PLAYED, Arm, ExchangeLog, Outcome, PairOutcome, RefusedRequest
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from agent_ab.schedule import digest
 from agent_ab.store import Store
 from tests.builders import attempt, exchange, pair

@@ -12,10 +12,10 @@ from agent_ab.divergence.aftermath import ToolCall
 from agent_ab.divergence.transcript import Turn, turns
 from agent_ab.judge import judgement
 from agent_ab.judge.view import judgement_data
-from agent_ab.metrics import Metrics, measure
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.page.contents import Dossier
 from agent_ab.page.lines import Mark, Numbered, check_of, label_of, mark_words
+from agent_ab.pair.metrics import Metrics, measure
 
 MESSAGE_CHARS = 20_000
 """Most characters of one message that the page holds; the whole is in the evidence."""

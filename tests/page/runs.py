@@ -10,7 +10,7 @@ from agent_ab.gate import Rules, judge
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Pair
 from agent_ab.page.compose import Subject
 from agent_ab.page.contents import RunFacts
-from agent_ab.pair import judge as judged
+from agent_ab.pair.pair import judge as judged
 from agent_ab.policy import Policy
 from agent_ab.verdict import Verdict
 from tests import verdicts
