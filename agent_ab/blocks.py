@@ -25,7 +25,7 @@ from agent_ab.snapshot import remove
 from agent_ab.store import Store
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 from agent_ab.workbench import Bench
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from agent_ab.blocks import Candidate
 from agent_ab.model import Json
-from agent_ab.verdict import Decision
+from agent_ab.verdict.verdict import Decision
 
 STYLES = {Decision.REJECT: "bold red", Decision.ADOPT: "bold green", Decision.INVALID: "bold red"}
 

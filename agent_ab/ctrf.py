@@ -10,7 +10,7 @@ from datetime import datetime
 
 from agent_ab import __version__
 from agent_ab.model import Attempt, CheckResult, CheckStatus, Json, Pair
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 from agent_ab.wording import visible
 
 SPEC_VERSION = "0.1.0"

@@ -13,7 +13,7 @@ from agent_ab.sample import Evidence, Sample, sides
 from agent_ab.stats import correction, eprocess, mcnemar, paired, power, walltime
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.stats.eprocess import Tally
-from agent_ab.verdict import (
+from agent_ab.verdict.verdict import (
     ArmOfTask,
     CheckEvidence,
     ClusteredTest,

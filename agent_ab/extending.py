@@ -9,7 +9,7 @@ from agent_ab.schedule import estimate_s
 from agent_ab.store import Store
 from agent_ab.suite import Show, Stop
 from agent_ab.suite_plan import Suite
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 
 
 def until_decided(ready: Suite, paths: RunPaths, store: Store, show: Show, stop: Stop = suite.never) -> Verdict:

@@ -4,12 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_ab import estimates, reasons
+from agent_ab import estimates
 from agent_ab.model import Arm
 from agent_ab.observations import Observation, RunFacts, faults, flaky, sort_key, without
 from agent_ab.policy import Policy, changes
 from agent_ab.sample import Evidence, Sample, differs, evidence, sample
-from agent_ab.verdict import ControlState, Correctness, Counts, Decision, EValues, Needed, ObservedFlip, Time, Verdict
+from agent_ab.verdict import reasons
+from agent_ab.verdict.verdict import (
+    ControlState,
+    Correctness,
+    Counts,
+    Decision,
+    EValues,
+    Needed,
+    ObservedFlip,
+    Time,
+    Verdict,
+)
 from agent_ab.wording import counted
 
 FAULTS_SHOWN = 5

@@ -11,7 +11,7 @@ from agent_ab.observations import Observation, flaky
 from agent_ab.observed import Observed, forced_rates, observed, subject
 from agent_ab.policy import Policy, shipped_policy, stored_policy
 from agent_ab.store import RunRecord, Store
-from agent_ab.verdict import ControlState, Decision, Verdict
+from agent_ab.verdict.verdict import ControlState, Decision, Verdict
 
 JUDGED_KINDS = (RunKind.SUITE, RunKind.IMPORT, RunKind.PAIR)
 PLACEBO, KNOWN_BAD = "placebo", "known-bad"

@@ -12,7 +12,7 @@ from agent_ab.policy import Policy
 from agent_ab.stats import eprocess, walltime
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.stats.eprocess import Tally
-from agent_ab.verdict import EValues, PathPoint
+from agent_ab.verdict.verdict import EValues, PathPoint
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from agent_ab import judged
 from agent_ab.errors import UserError
 from agent_ab.imported import import_file
 from agent_ab.store import Store
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 from tests.command import agent_ab
 
 PUBLISHED = Path(__file__).parent.parent / "agent_ab" / "data" / "published_experiment.toml"

@@ -11,7 +11,7 @@ from agent_ab.errors import UserError
 from agent_ab.model import Arm, FileDigest, Pair
 from agent_ab.policy import Policy
 from agent_ab.store import Store
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 from tests import builders, stored
 
 FORCED = {

@@ -25,7 +25,7 @@ from agent_ab.wording import percent, plain_line
 
 if TYPE_CHECKING:
     from agent_ab.noise import Noise
-    from agent_ab.verdict import ControlState
+    from agent_ab.verdict.verdict import ControlState
 
 ProfileName = Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")]
 TaskNames = Annotated[str, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")]

@@ -27,7 +27,7 @@ from agent_ab.files import appearing
 from agent_ab.model import Arm, RunKind
 from agent_ab.paths import RunPaths
 from agent_ab.store import Store
-from agent_ab.verdict import Verdict, to_json
+from agent_ab.verdict.verdict import Verdict, to_json
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
 

@@ -18,7 +18,7 @@ from agent_ab.model import RunKind, SandboxKind
 from agent_ab.policy import Policy, load_policy
 from agent_ab.progress import Progress
 from agent_ab.store import Store
-from agent_ab.verdict import Verdict, to_json
+from agent_ab.verdict.verdict import Verdict, to_json
 
 if TYPE_CHECKING:
     from agent_ab.planning import PlannedSize
@@ -64,9 +64,9 @@ def gate(
     if as_json:
         print_json(to_json(verdict))
     else:
-        from agent_ab import verdict_view
+        from agent_ab.verdict import view
 
-        out.print(verdict_view.view(verdict))
+        out.print(view.view(verdict))
     if verdict.exit_status:
         raise typer.Exit(verdict.exit_status)
 
@@ -98,7 +98,7 @@ def _from_evidence(
 
 
 def _write_files(verdict: Verdict, junit_file: Path | None, markdown_file: Path | None) -> None:
-    from agent_ab import ci, junit
+    from agent_ab.verdict import ci, junit
 
     if junit_file:
         _write(junit_file, junit.junit(verdict), "w", "--junit")

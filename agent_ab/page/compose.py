@@ -8,7 +8,7 @@ from agent_ab.page import bars, facts, headline, lines, plots
 from agent_ab.page.contents import Dossier, Page, RunFacts
 from agent_ab.page.shapes import Plot
 from agent_ab.summary import Summary, summarise
-from agent_ab.verdict import Verdict
+from agent_ab.verdict.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)

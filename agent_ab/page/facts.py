@@ -10,7 +10,7 @@ from agent_ab.model import Arm, Attempt, Json, Pair
 from agent_ab.page.contents import Command, Row, RunFacts, Table
 from agent_ab.page.headline import shown
 from agent_ab.summary import ArmFigures, Summary
-from agent_ab.verdict import Verdict
+from agent_ab.verdict.verdict import Verdict
 
 DISTINCT = 4
 """Most different values of one fact that are named; the rest is counted."""

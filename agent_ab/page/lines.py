@@ -12,7 +12,7 @@ from agent_ab.page.contents import FlipLine, GridPair, GridRow, GridTask, PairLi
 from agent_ab.page.plots import PairPoint
 from agent_ab.pair.metrics import measure
 from agent_ab.summary import FlippedCheck, Summary, counts, timed_out, void_of
-from agent_ab.verdict import Verdict
+from agent_ab.verdict.verdict import Verdict
 
 MACHINE = "machine: "
 """How a finding about the machine begins."""

@@ -24,7 +24,7 @@ from agent_ab.page.shapes import (
     time_unit,
 )
 from agent_ab.summary import LengthBin
-from agent_ab.verdict import EValues, PathPoint, Time
+from agent_ab.verdict.verdict import EValues, PathPoint, Time
 
 LEFT, RIGHT = 46.0, 14.0
 """Room for the labels of an upright axis, and for air."""

@@ -12,7 +12,7 @@ from agent_ab.page.compose import Subject
 from agent_ab.page.contents import RunFacts
 from agent_ab.pair.pair import judge as judged
 from agent_ab.policy import Policy
-from agent_ab.verdict import Verdict
+from agent_ab.verdict.verdict import Verdict
 from tests import verdicts
 from tests.builders import attempt, exchange, pair, timings
 

@@ -1,7 +1,7 @@
 """The verdict's sentences. Pure. None of them says more than the numbers do."""
 
 from agent_ab.policy import Policy
-from agent_ab.verdict import Correctness, EValues, Needed, Time
+from agent_ab.verdict.verdict import Correctness, EValues, Needed, Time
 from agent_ab.wording import counted
 
 FEW_TASKS = 6

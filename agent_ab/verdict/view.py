@@ -4,8 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.reasons import e_value
-from agent_ab.verdict import Correctness, Decision, Interval, Time, Verdict
+from agent_ab.verdict.reasons import e_value
+from agent_ab.verdict.verdict import Correctness, Decision, Interval, Time, Verdict
 from agent_ab.wording import counted, percent, plain_line, seconds
 
 FLIPS_SHOWN = 10

@@ -1,7 +1,7 @@
 """A verdict for GitHub: a Markdown summary and annotations, untrusted text made harmless. Pure."""
 
-from agent_ab.verdict import Decision, Verdict
-from agent_ab.verdict_view import figures, p_value
+from agent_ab.verdict.verdict import Decision, Verdict
+from agent_ab.verdict.view import figures, p_value
 from agent_ab.wording import markdown_code, plain_line
 
 ANNOTATIONS = 10
