@@ -16,10 +16,10 @@ from agent_ab import run, schedule, suite, suite_plan
 from agent_ab.attempt import not_played, run_attempt
 from agent_ab.config import Profile
 from agent_ab.errors import UserError
-from agent_ab.judged import verdict_of
+from agent_ab.gate.judged import verdict_of
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, Attempt, Event, Outcome, RunStatus, ServerLife
 from agent_ab.paths import RunPaths
-from agent_ab.policy import Policy
 from agent_ab.schedule import PlannedPair, Tried, next_try
 from agent_ab.snapshot import remove
 from agent_ab.store import Store

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent_ab import suite
-from agent_ab.judged import verdict_of
+from agent_ab.gate.judged import verdict_of
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import estimate_s
 from agent_ab.store import Store

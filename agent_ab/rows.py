@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlmodel import SQLModel
 
+from agent_ab.gate.observations import conversation_digest
 from agent_ab.model import (
     Arm,
     Attempt,
@@ -19,7 +20,6 @@ from agent_ab.model import (
     RefusedRequest,
     Timings,
 )
-from agent_ab.observations import conversation_digest
 from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow
 
 _ATTEMPT: TypeAdapter[Attempt] = TypeAdapter(Attempt)

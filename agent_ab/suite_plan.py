@@ -9,9 +9,9 @@ from pathlib import Path
 from agent_ab import __version__, run
 from agent_ab.config import Profile, SeedOrder
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import Policy, stored_policy
 from agent_ab.model import Json, Observer, RunKind, RunStatus
 from agent_ab.paths import RunPaths
-from agent_ab.policy import Policy, stored_policy
 from agent_ab.schedule import Grid, changes, digest
 from agent_ab.store import RunRecord, Store
 from agent_ab.workbench import Bench, prepare

@@ -8,8 +8,8 @@ import pytest
 from agent_ab import blocks
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, ServerLife
-from agent_ab.policy import Policy
 from agent_ab.schedule import PlannedPair
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab.gate import Rules, judge
-from agent_ab.observations import Observation
-from agent_ab.policy import Policy
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.observations import Observation
+from agent_ab.gate.policy import Policy
 from agent_ab.verdict.ci import annotations, markdown
 from agent_ab.verdict.verdict import Verdict
 from agent_ab.verdict.view import view

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent_ab import judged
 from agent_ab.errors import UserError
-from agent_ab.imported import import_file
+from agent_ab.gate import judged
+from agent_ab.gate.imported import import_file
 from agent_ab.store import Store
 from agent_ab.verdict.verdict import Decision, Verdict
 from tests.command import agent_ab

@@ -185,7 +185,7 @@ def _keep(unpacked: Path, target: Path) -> None:
 
 
 def _verdict(store: Store, run_id: str) -> Verdict:
-    from agent_ab import judged
+    from agent_ab.gate import judged
 
     return judged.verdict_of(store, run_id)
 

@@ -71,7 +71,7 @@ def demo(
 
     Example: agent-ab demo --html demo.html
     """
-    from agent_ab import imported
+    from agent_ab.gate import imported
     from agent_ab.page import gather
 
     place = Path(tempfile.mkdtemp(prefix="agent-ab-demo-"))

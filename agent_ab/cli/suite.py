@@ -12,8 +12,8 @@ from agent_ab.cli.machine import examined
 from agent_ab.cli.options import require_parents, seed_number, with_flags
 from agent_ab.config import Profile, SeedOrder, load_profile, load_seeds, nearest
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, Pair, SandboxKind
-from agent_ab.policy import load_policy
 from agent_ab.progress import Progress
 from agent_ab.schedule import Grid, PlannedPair, Standing
 from agent_ab.session import playing

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from agent_ab import __version__, evidence, judged, marks
+from agent_ab import __version__, evidence, marks
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.files import appearing
+from agent_ab.gate import judged
 from agent_ab.model import Json, Pair, RunKind
 from agent_ab.page import compose, dossier, render
 from agent_ab.page.compose import Subject

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from agent_ab.divergence.request_diff import as_sent, differences, explain_first, odd_requests
+from agent_ab.gate.observations import ATTACHED
 from agent_ab.model import (
     AgentEnd,
     Arm,
@@ -18,7 +19,6 @@ from agent_ab.model import (
     ProofLine,
     ServerFacts,
 )
-from agent_ab.observations import ATTACHED
 from agent_ab.pair import conditions
 from agent_ab.pair.metrics import measure
 from agent_ab.pair.variable import ANYTHING, differ, first_digest, named, one_variable, same_world

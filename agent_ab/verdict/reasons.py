@@ -1,6 +1,6 @@
 """The verdict's sentences. Pure. None of them says more than the numbers do."""
 
-from agent_ab.policy import Policy
+from agent_ab.gate.policy import Policy
 from agent_ab.verdict.verdict import Correctness, EValues, Needed, Time
 from agent_ab.wording import counted
 

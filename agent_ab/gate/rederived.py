@@ -9,9 +9,9 @@ from pathlib import Path
 from agent_ab import checks, evidence, tasks
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
+from agent_ab.gate.observations import observe
+from agent_ab.gate.observed import Observed, facts
 from agent_ab.model import Arm, Event, Json, Observer, Pair, RunKind, RunStatus, Task
-from agent_ab.observations import observe
-from agent_ab.observed import Observed, facts
 from agent_ab.paths import RunPaths
 from agent_ab.store import RunRecord
 from agent_ab.thaw import thawed

@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from agent_ab import gate
 from agent_ab.errors import UserError
-from agent_ab.gate import Apparatus, Rules
+from agent_ab.gate import gate
+from agent_ab.gate.gate import Apparatus, Rules
+from agent_ab.gate.observations import Observation, flaky
+from agent_ab.gate.observed import Observed, forced_rates, observed, subject
+from agent_ab.gate.policy import Policy, shipped_policy, stored_policy
 from agent_ab.model import RunKind, RunStatus
-from agent_ab.observations import Observation, flaky
-from agent_ab.observed import Observed, forced_rates, observed, subject
-from agent_ab.policy import Policy, shipped_policy, stored_policy
 from agent_ab.store import RunRecord, Store
 from agent_ab.verdict.verdict import ControlState, Decision, Verdict
 

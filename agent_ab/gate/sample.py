@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from agent_ab.observations import Observation, Side
-from agent_ab.policy import Policy
+from agent_ab.gate.observations import Observation, Side
+from agent_ab.gate.policy import Policy
 from agent_ab.stats import eprocess, walltime
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.stats.eprocess import Tally

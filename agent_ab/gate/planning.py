@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent_ab import noise
 from agent_ab.errors import UserError
+from agent_ab.gate import noise
+from agent_ab.gate.observed import observed
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Json, RunKind
-from agent_ab.observed import observed
-from agent_ab.policy import Policy
 from agent_ab.stats import eprocess, power
 from agent_ab.store import Store
 

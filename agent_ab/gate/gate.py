@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_ab import estimates
+from agent_ab.gate import estimates
+from agent_ab.gate.observations import Observation, RunFacts, faults, flaky, sort_key, without
+from agent_ab.gate.policy import Policy, changes
+from agent_ab.gate.sample import Evidence, Sample, differs, evidence, sample
 from agent_ab.model import Arm
-from agent_ab.observations import Observation, RunFacts, faults, flaky, sort_key, without
-from agent_ab.policy import Policy, changes
-from agent_ab.sample import Evidence, Sample, differs, evidence, sample
 from agent_ab.verdict import reasons
 from agent_ab.verdict.verdict import (
     ControlState,

@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from agent_ab.config import flatten, merge
-from agent_ab.model import AgentEnd, Arm, Json, Outcome, PairOutcome, RunKind, RunStatus
-from agent_ab.observations import (
+from agent_ab.gate.observations import (
     ATTACHED,
     CONTROL_KINDS,
     SNAPSHOT,
@@ -20,6 +19,7 @@ from agent_ab.observations import (
     settings_digest,
     who_broke,
 )
+from agent_ab.model import AgentEnd, Arm, Json, Outcome, PairOutcome, RunKind, RunStatus
 from agent_ab.schedule import digest
 from agent_ab.store import RunRecord, Store
 

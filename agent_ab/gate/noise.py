@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from agent_ab.gate.observations import Observation, Side, flaky
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Json
-from agent_ab.observations import Observation, Side, flaky
-from agent_ab.policy import Policy
 from agent_ab.stats import mcnemar, paired, power
 from agent_ab.stats.eprocess import Floats, Ints, Tally
 from agent_ab.stats.eprocess import Side as Bet

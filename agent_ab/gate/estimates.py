@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from agent_ab.gate.observations import Observation, RunFacts, Side
+from agent_ab.gate.policy import Policy
+from agent_ab.gate.sample import Evidence, Sample, sides
 from agent_ab.model import Arm
-from agent_ab.observations import Observation, RunFacts, Side
-from agent_ab.policy import Policy
-from agent_ab.sample import Evidence, Sample, sides
 from agent_ab.stats import correction, eprocess, mcnemar, paired, power, walltime
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.stats.eprocess import Tally
