@@ -22,7 +22,7 @@ from agent_ab.model import Arm, Attempt, Event, Outcome, RunStatus, ServerLife
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair, Tried, next_try
 from agent_ab.snapshot import remove
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked
 from agent_ab.verdict.verdict import Decision, Verdict

@@ -16,15 +16,16 @@ from typing import Annotated, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent_ab import archive, evidence, marks
+from agent_ab import archive, marks
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.files import appearing
 from agent_ab.gate.observed import subject
 from agent_ab.model import Arm, Json, Pair, PairOutcome, RunKind
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import digest as digest_of
-from agent_ab.store import RunRecord, Store
-from agent_ab.tables import RunRow
+from agent_ab.store import evidence
+from agent_ab.store.store import RunRecord, Store
+from agent_ab.store.tables import RunRow
 
 STEP = "bundle"
 FORMAT = 1

@@ -18,7 +18,7 @@ from agent_ab.files import appearing
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, Exchange, ExchangeLog, Json, Outcome, Pair, RunStatus
 from agent_ab.pair.metrics import measure
 from agent_ab.paths import RunPaths
-from agent_ab.store import RunRecord, Store
+from agent_ab.store.store import RunRecord, Store
 
 FORMAT = 2
 """Version of Inspect's log format."""

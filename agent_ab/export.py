@@ -17,7 +17,7 @@ from agent_ab.errors import UserError
 from agent_ab.files import appearing
 from agent_ab.model import Json
 from agent_ab.records import TABLES, RunExport, of_mark, of_pair, plain_type, run_record
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
 """Beginnings of text that a spreadsheet may run as a formula (OWASP, CSV injection), and our own mark."""

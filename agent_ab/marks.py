@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from sqlmodel import col, select
 
-from agent_ab.store import Store
-from agent_ab.tables import MarkRow, PairRow
+from agent_ab.store.store import Store
+from agent_ab.store.tables import MarkRow, PairRow
 
 
 class MarkKind(StrEnum):

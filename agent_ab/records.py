@@ -10,7 +10,7 @@ from agent_ab.divergence import parting
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckResult, CheckStatus, Exchange, Json, Outcome, Pair, PairOutcome
 from agent_ab.pair.metrics import measure
-from agent_ab.store import RunRecord as StoredRun
+from agent_ab.store.store import RunRecord as StoredRun
 
 SCHEMA = 1
 """Version of the tables' shape: 1, the first. Columns are added without raising it; a changed or dropped one raises it."""

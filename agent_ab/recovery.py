@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from agent_ab import evidence
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Arm, Event, Observer, Pair, RunKind, RunStatus
 from agent_ab.paths import RunPaths
 from agent_ab.snapshot import remove
-from agent_ab.store import RunSummary, Store
+from agent_ab.store import evidence
+from agent_ab.store.store import RunSummary, Store
 
 CUT_OFF = "cut off: the process was killed, or the machine went down"
 

@@ -9,14 +9,15 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from agent_ab import __version__, checks, evidence, sandbox, snapshot, tasks
+from agent_ab import __version__, checks, sandbox, snapshot, tasks
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Arm, Attempt, CheckResult, Event, Json, Observer, Outcome, Pair, PairOutcome, RunKind, Task
 from agent_ab.pair import pair
 from agent_ab.paths import RunPaths
-from agent_ab.store import Store
-from agent_ab.tables import RegradeRow
+from agent_ab.store import evidence
+from agent_ab.store.store import Store
+from agent_ab.store.tables import RegradeRow
 from agent_ab.thaw import thawed
 
 STEP = "regrade"

@@ -12,7 +12,7 @@ from agent_ab.divergence import parting
 from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine
 from agent_ab.pair.metrics import Metrics, measure
-from agent_ab.store import pair_to_json
+from agent_ab.store.store import pair_to_json
 from agent_ab.wording import visible
 
 SCHEMA = 1

@@ -15,8 +15,8 @@ from agent_ab.errors import UserError
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm, CheckResult, Event, Json, Observer, Pair, PairOutcome
 from agent_ab.paths import RunPaths
-from agent_ab.store import Store
-from agent_ab.tables import PairRow
+from agent_ab.store.store import Store
+from agent_ab.store.tables import PairRow
 
 RERUNS = 3
 """So often a check that is suspected of chance is run again on each snapshot."""

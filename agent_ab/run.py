@@ -39,7 +39,7 @@ from agent_ab.pair.variable import ANYTHING, first_digest, named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair
 from agent_ab.server.life import Lives
-from agent_ab.store import Store, pair_to_json
+from agent_ab.store.store import Store, pair_to_json
 from agent_ab.workbench import ArmParts, Bench, prepare
 
 __all__ = ["ArmParts", "Bench", "begin", "check_workspace", "described", "diff_of", "play", "play_pair", "prepare"]

@@ -12,7 +12,7 @@ from agent_ab.errors import UserError
 from agent_ab.files import locked
 from agent_ab.model import Observer
 from agent_ab.snapshot import remove
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 
 _scratches: list[Path] = []
 

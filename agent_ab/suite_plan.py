@@ -13,7 +13,7 @@ from agent_ab.gate.policy import Policy, stored_policy
 from agent_ab.model import Json, Observer, RunKind, RunStatus
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import Grid, changes, digest
-from agent_ab.store import RunRecord, Store
+from agent_ab.store.store import RunRecord, Store
 from agent_ab.workbench import Bench, prepare
 
 FORMAT = 1

@@ -9,7 +9,7 @@ from rich.text import Text
 from agent_ab import wording
 from agent_ab.model import Arm, Json, Pair, PairOutcome
 from agent_ab.schedule import Grid, PlannedPair, Standing
-from agent_ab.store import PairState, RunRecord, RunSummary, VoidTry
+from agent_ab.store.store import PairState, RunRecord, RunSummary, VoidTry
 
 COLOURS = {
     PairOutcome.BOTH_PASS: "green",

@@ -15,7 +15,7 @@ from agent_ab.model import Json, Observer, Pair
 from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import Standing
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.suite import Show
 from agent_ab.suite_plan import Asked
 from agent_ab.sweep_table import At

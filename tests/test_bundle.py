@@ -14,7 +14,7 @@ from agent_ab import archive, bundle, marks
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import PairOutcome
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.command import here
 from tests.run_files import RUN, pair_of, played
 

@@ -11,7 +11,7 @@ import pytest
 from agent_ab.errors import UserError
 from agent_ab.gate import judged
 from agent_ab.gate.imported import import_file
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Decision, Verdict
 from tests.command import agent_ab
 

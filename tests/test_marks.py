@@ -8,7 +8,7 @@ import pytest
 from agent_ab import marks
 from agent_ab.errors import UserError
 from agent_ab.marks import Mark, MarkKind
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.run_files import RUN, pair_of, played
 
 PAIR = "transfer-repair-4242-0"

@@ -13,7 +13,7 @@ from agent_ab.gate.policy import Policy
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, Outcome
 from agent_ab.pair.pair import judge
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests import stored
 
 

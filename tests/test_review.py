@@ -14,7 +14,7 @@ from agent_ab import marks, review
 from agent_ab.errors import ApparatusError
 from agent_ab.marks import MarkKind
 from agent_ab.model import Arm
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.command import ROOT, here
 from tests.conftest import ignore
 from tests.judged_again import PAIR, played_double

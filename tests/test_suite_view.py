@@ -9,7 +9,7 @@ from agent_ab.config import SeedOrder
 from agent_ab.model import Arm, Outcome, PairOutcome
 from agent_ab.pair.pair import judge
 from agent_ab.schedule import Grid, Tried, standing
-from agent_ab.store import PairState, RunRecord, RunSummary, VoidTry
+from agent_ab.store.store import PairState, RunRecord, RunSummary, VoidTry
 from agent_ab.suite_view import (
     headline,
     opening,

@@ -26,7 +26,7 @@ from agent_ab.exchanges import read_log
 from agent_ab.files import appearing
 from agent_ab.model import Arm, RunKind
 from agent_ab.paths import RunPaths
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]

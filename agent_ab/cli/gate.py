@@ -17,7 +17,7 @@ from agent_ab.errors import UserError
 from agent_ab.gate.policy import Policy, load_policy
 from agent_ab.model import RunKind, SandboxKind
 from agent_ab.progress import Progress
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 
 from agent_ab.cli.app import Db, RunsDir, app, err, open_store, out, print_json
 from agent_ab.errors import UserError
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import to_json
 
 PUBLISHED = "published_experiment.toml"

@@ -22,7 +22,7 @@ from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm
 from agent_ab.progress import Progress
 from agent_ab.review import Flipped
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.wording import plain_line, visible
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]

@@ -17,7 +17,7 @@ from agent_ab.model import Arm, Pair, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.schedule import Grid, PlannedPair, Standing
 from agent_ab.session import playing
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from agent_ab.suite_plan import Asked
 
 SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]

@@ -31,7 +31,7 @@ from agent_ab.model import (
     RunStatus,
 )
 from agent_ab.pair import pair
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 
 CHECKS = 10
 """Scored checks of an attempt in the TOML form, unless it says otherwise."""

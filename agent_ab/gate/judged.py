@@ -10,7 +10,7 @@ from agent_ab.gate.observations import Observation, flaky
 from agent_ab.gate.observed import Observed, forced_rates, observed, subject
 from agent_ab.gate.policy import Policy, shipped_policy, stored_policy
 from agent_ab.model import RunKind, RunStatus
-from agent_ab.store import RunRecord, Store
+from agent_ab.store.store import RunRecord, Store
 from agent_ab.verdict.verdict import ControlState, Decision, Verdict
 
 JUDGED_KINDS = (RunKind.SUITE, RunKind.IMPORT, RunKind.PAIR)

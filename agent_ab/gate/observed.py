@@ -21,7 +21,7 @@ from agent_ab.gate.observations import (
 )
 from agent_ab.model import AgentEnd, Arm, Json, Outcome, PairOutcome, RunKind, RunStatus
 from agent_ab.schedule import digest
-from agent_ab.store import RunRecord, Store
+from agent_ab.store.store import RunRecord, Store
 
 FIELD, RECORD = "\x1f", "\x1e"
 """Separate a check from its verdict, and the checks from each other, in what SQLite puts together."""

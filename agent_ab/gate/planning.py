@@ -10,7 +10,7 @@ from agent_ab.gate.observed import observed
 from agent_ab.gate.policy import Policy
 from agent_ab.model import Json, RunKind
 from agent_ab.stats import eprocess, power
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 
 MARGINS = (0.05, 0.10, 0.15, 0.20, 0.30)
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import checks, evidence, tasks
+from agent_ab import checks, tasks
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.gate.observations import observe
 from agent_ab.gate.observed import Observed, facts
 from agent_ab.model import Arm, Event, Json, Observer, Pair, RunKind, RunStatus, Task
 from agent_ab.paths import RunPaths
-from agent_ab.store import RunRecord
+from agent_ab.store import evidence
+from agent_ab.store.store import RunRecord
 from agent_ab.thaw import thawed
 
 

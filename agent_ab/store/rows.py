@@ -20,7 +20,7 @@ from agent_ab.model import (
     RefusedRequest,
     Timings,
 )
-from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow
+from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow
 
 _ATTEMPT: TypeAdapter[Attempt] = TypeAdapter(Attempt)
 _PAIR: TypeAdapter[Pair] = TypeAdapter(Pair)

@@ -14,9 +14,9 @@ from sqlmodel import Session, col, create_engine, delete, select
 
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import NOT_PLAYED, Arm, Json, Outcome, Pair, PairOutcome
-from agent_ab.rows import attempt_data, attempt_rows, pair_data, pair_from_json, pair_row, pair_to_json
 from agent_ab.schedule import digest
-from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow, RunRow
+from agent_ab.store.rows import attempt_data, attempt_rows, pair_data, pair_from_json, pair_row, pair_to_json
+from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow, RunRow
 
 __all__ = ["PairState", "RunRecord", "RunSummary", "Store", "pair_from_json", "pair_to_json"]
 
@@ -323,7 +323,7 @@ def _migrate(engine: Engine) -> None:
     import alembic.config
 
     config = alembic.config.Config()
-    config.set_main_option("script_location", str(files("agent_ab") / "migrations"))
+    config.set_main_option("script_location", str(files("agent_ab.store") / "migrations"))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, "head")
