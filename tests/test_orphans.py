@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import orphans, process
+from agent_ab import process
 from agent_ab.errors import UserError
 from agent_ab.model import Event
+from agent_ab.session import orphans
 from tests.command import ROOT
 
 START = """

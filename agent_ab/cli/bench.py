@@ -16,7 +16,7 @@ from agent_ab.config import load_profile
 from agent_ab.errors import UserError
 from agent_ab.model import Task
 from agent_ab.progress import Progress
-from agent_ab.session import session
+from agent_ab.session.session import session
 
 EACH, TOKENS = 1, 64
 """Requests of a class and tokens of a reply with which five methods take less than ten minutes on two cores."""

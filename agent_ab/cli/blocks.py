@@ -11,7 +11,7 @@ from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
 from agent_ab.config import Profile, load_profile
 from agent_ab.gate.policy import load_policy
 from agent_ab.progress import Progress
-from agent_ab.session import playing
+from agent_ab.session.session import playing
 from agent_ab.suite_plan import Asked
 
 

@@ -21,7 +21,7 @@ from agent_ab.model import Arm, Pair, Task
 from agent_ab.paths import RunPaths
 from agent_ab.progress import Progress
 from agent_ab.requests import Recorded
-from agent_ab.session import session
+from agent_ab.session.session import session
 
 PairName = Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it.")]
 

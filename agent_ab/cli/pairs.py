@@ -17,7 +17,7 @@ from agent_ab.errors import UserError
 from agent_ab.model import Pair, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.schedule import plan_pair
-from agent_ab.session import playing
+from agent_ab.session.session import playing
 
 
 @app.command()

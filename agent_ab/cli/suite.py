@@ -16,7 +16,7 @@ from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, Pair, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.schedule import Grid, PlannedPair, Standing
-from agent_ab.session import playing
+from agent_ab.session.session import playing
 from agent_ab.store.store import Store
 from agent_ab.suite_plan import Asked
 

@@ -13,7 +13,7 @@ from agent_ab.cli.app import ROOT, AsJson, TasksDir, app, err, out, print_json
 from agent_ab.config import Sandbox
 from agent_ab.model import SandboxKind
 from agent_ab.progress import Progress
-from agent_ab.session import session
+from agent_ab.session.session import session
 
 
 @app.command()

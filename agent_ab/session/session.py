@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from agent_ab import children, orphans, recovery
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.files import locked
 from agent_ab.model import Observer
+from agent_ab.session import children, orphans, recovery
 from agent_ab.snapshot import remove
 from agent_ab.store.store import Store
 

@@ -19,9 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from agent_ab import children, process
+from agent_ab import process
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Event, Observer
+from agent_ab.session import children
 from agent_ab.snapshot import remove
 
 PREFIX = "agent-ab-"
