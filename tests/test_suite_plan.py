@@ -14,7 +14,7 @@ from agent_ab.model import Arm, RunStatus, SeedMode
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import digest
 from agent_ab.store.store import Store
-from agent_ab.suite_plan import FORMAT, Asked, Suite, asked_of, begin_or_resume
+from agent_ab.suite.plan import FORMAT, Asked, Suite, asked_of, begin_or_resume
 
 PROFILE = Profile(
     name="p",

@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab import run as single
-from agent_ab import suite, suite_plan
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
 from agent_ab.cli.options import require_parents, with_flags
 from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
@@ -20,7 +19,9 @@ from agent_ab.paths import RunPaths
 from agent_ab.progress import Progress
 from agent_ab.session.session import playing
 from agent_ab.store.store import Store
-from agent_ab.suite_plan import Asked
+from agent_ab.suite import plan as suite_plan
+from agent_ab.suite import suite
+from agent_ab.suite.plan import Asked
 from agent_ab.wording import percent, plain_line
 
 if TYPE_CHECKING:

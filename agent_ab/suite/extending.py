@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from agent_ab import suite
 from agent_ab.gate.judged import verdict_of
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import estimate_s
 from agent_ab.store.store import Store
-from agent_ab.suite import Show, Stop
-from agent_ab.suite_plan import Suite
+from agent_ab.suite import suite
+from agent_ab.suite.plan import Suite
+from agent_ab.suite.suite import Show, Stop
 from agent_ab.verdict.verdict import Decision, Verdict
 
 

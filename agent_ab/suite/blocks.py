@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import run, schedule, suite, suite_plan
+from agent_ab import run, schedule
 from agent_ab.attempt import not_played, run_attempt
 from agent_ab.config import Profile
 from agent_ab.errors import UserError
@@ -23,8 +23,10 @@ from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair, Tried, next_try
 from agent_ab.snapshot import remove
 from agent_ab.store.store import Store
-from agent_ab.suite import Show
-from agent_ab.suite_plan import Asked
+from agent_ab.suite import plan as suite_plan
+from agent_ab.suite import suite
+from agent_ab.suite.plan import Asked
+from agent_ab.suite.suite import Show
 from agent_ab.verdict.verdict import Decision, Verdict
 from agent_ab.workbench import Bench
 

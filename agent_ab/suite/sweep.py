@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent_ab import suite, suite_plan
 from agent_ab.config import ArmSettings, Profile, explain, flatten, merge, nearest
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Json, Observer, Pair
@@ -16,9 +15,10 @@ from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import Standing
 from agent_ab.store.store import Store
-from agent_ab.suite import Show
-from agent_ab.suite_plan import Asked
-from agent_ab.sweep_table import At
+from agent_ab.suite import plan, suite
+from agent_ab.suite.plan import Asked
+from agent_ab.suite.suite import Show
+from agent_ab.suite.sweep_table import At
 
 TURN = "its turn is over, the next value's begins"
 
@@ -96,7 +96,7 @@ class _Turn:
     """One variant's run."""
 
     variant: Variant
-    ready: suite_plan.Suite
+    ready: plan.Suite
     paths: RunPaths
     end: Standing | None = None
 
@@ -113,8 +113,8 @@ def play(
     observer: Observer = show.step
     turns = []
     for variant in swept.variants:
-        ready = suite_plan.make_ready(ask(variant.profile), tasks_dir, observer)
-        turns.append(_Turn(variant, ready, suite_plan.begin_or_resume(ready, store, runs_dir)))
+        ready = plan.make_ready(ask(variant.profile), tasks_dir, observer)
+        turns.append(_Turn(variant, ready, plan.begin_or_resume(ready, store, runs_dir)))
     blocks = max(store.run(turn.paths.root.name).blocks for turn in turns)
     for block in range(1, blocks + 1):
         for turn in turns:

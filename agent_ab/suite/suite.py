@@ -17,7 +17,7 @@ from agent_ab.schedule import PlannedPair, Standing, Tried, next_try
 from agent_ab.server.life import Lives
 from agent_ab.snapshot import remove
 from agent_ab.store.store import RunRecord, Store
-from agent_ab.suite_plan import Suite, asked_of, grid
+from agent_ab.suite.plan import Suite, asked_of, grid
 
 STOP_AFTER = 2
 """Stop when so many pairs in a row stayed VOID: the apparatus is broken, and the night would be spent for nothing."""

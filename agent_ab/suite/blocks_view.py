@@ -6,8 +6,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.blocks import Candidate
 from agent_ab.model import Json
+from agent_ab.suite.blocks import Candidate
 from agent_ab.verdict.verdict import Decision
 
 STYLES = {Decision.REJECT: "bold red", Decision.ADOPT: "bold green", Decision.INVALID: "bold red"}
