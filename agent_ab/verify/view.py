@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from agent_ab.model import CheckStatus, Json
-from agent_ab.verify import TaskVerification
-from agent_ab.verify_rules import Kind, VariantRun
+from agent_ab.verify.rules import Kind, VariantRun
+from agent_ab.verify.verify import TaskVerification
 
 SCHEMA = 1
 """Version of `data`'s shape: 1, the first."""

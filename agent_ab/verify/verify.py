@@ -15,7 +15,7 @@ from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.judging import Stopped
 from agent_ab.model import Event, Observer, Task
-from agent_ab.verify_rules import Evidence, Finding, Kind, Limits, PublicTests, Variant, VariantRun, judge
+from agent_ab.verify.rules import Evidence, Finding, Kind, Limits, PublicTests, Variant, VariantRun, judge
 
 PUBLIC_TESTS_S = 120.0
 """Time limit of one run of the public tests."""
