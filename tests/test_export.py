@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from agent_ab import ctrf, export, marks, records
+from agent_ab import marks
 from agent_ab.errors import UserError
+from agent_ab.export import ctrf, export, records
 from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import AgentEnd, AgentRun, Arm
 from agent_ab.store.store import Store

@@ -37,7 +37,8 @@ def report(
 
     Example: agent-ab report --html report.html
     """
-    from agent_ab import export, report_run
+    from agent_ab import report_run
+    from agent_ab.export import export
     from agent_ab.page import gather
 
     if markdown and as_json:

@@ -16,8 +16,9 @@ from typing import Annotated, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent_ab import archive, marks
+from agent_ab import marks
 from agent_ab.errors import ApparatusError, UserError
+from agent_ab.export import archive
 from agent_ab.files import appearing
 from agent_ab.gate.observed import subject
 from agent_ab.model import Arm, Json, Pair, PairOutcome, RunKind
