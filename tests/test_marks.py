@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
 from agent_ab.store.store import Store
 from tests.run_files import RUN, pair_of, played
 

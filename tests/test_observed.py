@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks
 from agent_ab.gate.observations import observe
 from agent_ab.gate.observed import forced_rates, observed, subject
 from agent_ab.gate.policy import Policy
-from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, Outcome
 from agent_ab.pair.pair import judge
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
 from agent_ab.store.store import Store
 from tests import stored
 

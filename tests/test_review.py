@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks, review
 from agent_ab.errors import ApparatusError
-from agent_ab.marks import MarkKind
 from agent_ab.model import Arm
+from agent_ab.review import marks, review
+from agent_ab.review.marks import MarkKind
 from agent_ab.store.store import Store
 from tests.command import ROOT, here
 from tests.conftest import ignore

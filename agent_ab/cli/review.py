@@ -11,17 +11,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import regrade as regrading
-from agent_ab import review as reviewing
 from agent_ab import run as runs
 from agent_ab.cli.app import ROOT, AsJson, Db, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.export import run_of
 from agent_ab.divergence import view
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm
 from agent_ab.progress import Progress
-from agent_ab.review import Flipped
+from agent_ab.review import regrade as regrading
+from agent_ab.review import review as reviewing
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.review.review import Flipped
 from agent_ab.store.store import Store
 from agent_ab.wording import plain_line, visible
 

@@ -16,13 +16,13 @@ from typing import Annotated, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agent_ab import marks
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.export import archive
 from agent_ab.files import appearing
 from agent_ab.gate.observed import subject
 from agent_ab.model import Arm, Json, Pair, PairOutcome, RunKind
 from agent_ab.paths import RunPaths
+from agent_ab.review import marks
 from agent_ab.schedule import digest as digest_of
 from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord, Store

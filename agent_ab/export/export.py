@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agent_ab import marks
 from agent_ab.errors import UserError
 from agent_ab.export.records import TABLES, RunExport, of_mark, of_pair, plain_type, run_record
 from agent_ab.files import appearing
 from agent_ab.model import Json
+from agent_ab.review import marks
 from agent_ab.store.store import Store
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")

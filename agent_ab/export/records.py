@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_ab.divergence import parting
-from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckResult, CheckStatus, Exchange, Json, Outcome, Pair, PairOutcome
 from agent_ab.pair.metrics import measure
+from agent_ab.review.marks import Mark, MarkKind
 from agent_ab.store.store import RunRecord as StoredRun
 
 SCHEMA = 1

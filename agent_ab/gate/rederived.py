@@ -13,9 +13,9 @@ from agent_ab.gate.observations import observe
 from agent_ab.gate.observed import Observed, facts
 from agent_ab.model import Arm, Event, Json, Observer, Pair, RunKind, RunStatus, Task
 from agent_ab.paths import RunPaths
+from agent_ab.review.thaw import thawed
 from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord
-from agent_ab.thaw import thawed
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from agent_ab import __version__, marks
+from agent_ab import __version__
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.files import appearing
 from agent_ab.gate import judged
@@ -15,6 +15,7 @@ from agent_ab.page.compose import Subject
 from agent_ab.page.contents import Dossier, RunFacts
 from agent_ab.page.lines import Numbered, numbered
 from agent_ab.paths import RunPaths
+from agent_ab.review import marks
 from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord, Store
 

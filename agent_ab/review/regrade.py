@@ -15,10 +15,10 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Arm, Attempt, CheckResult, Event, Json, Observer, Outcome, Pair, PairOutcome, RunKind, Task
 from agent_ab.pair import pair
 from agent_ab.paths import RunPaths
+from agent_ab.review.thaw import thawed
 from agent_ab.store import evidence
 from agent_ab.store.store import Store
 from agent_ab.store.tables import RegradeRow
-from agent_ab.thaw import thawed
 
 STEP = "regrade"
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])

@@ -8,13 +8,14 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from sqlmodel import select
 
-from agent_ab import marks, regrade, sandbox, tasks
+from agent_ab import sandbox, tasks
 from agent_ab.config import nearest
 from agent_ab.divergence import parting
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm, CheckResult, Event, Json, Observer, Pair, PairOutcome
 from agent_ab.paths import RunPaths
+from agent_ab.review import marks, regrade
+from agent_ab.review.marks import Mark, MarkKind
 from agent_ab.store.store import Store
 from agent_ab.store.tables import PairRow
 
