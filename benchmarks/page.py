@@ -20,7 +20,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from agent_ab.model import FileDigest, Pair
-from agent_ab.page import gather
+from agent_ab.report.page import gather
 from agent_ab.store.store import Store, pair_from_json, pair_to_json
 from tests.browser import needs
 

@@ -9,7 +9,7 @@ from agent_ab.judge.judgement import SCHEMA, Judgement, to_json
 from agent_ab.judge.symptoms import count
 from agent_ab.judge.view import judgement_data, judgement_view, threshold_sentence
 from agent_ab.model import Arm, Pair
-from agent_ab.report import pair_view
+from agent_ab.report.report import pair_view
 from tests.builders import exchange, pair
 from tests.test_judgement import LIMIT, SYMPTOMS, judgement
 

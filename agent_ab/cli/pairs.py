@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from agent_ab import report, run, tasks
+from agent_ab import run, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined, explain_void
 from agent_ab.cli.options import require_parents, seed_number, with_flags
@@ -16,6 +16,7 @@ from agent_ab.divergence import view
 from agent_ab.errors import UserError
 from agent_ab.model import Pair, SandboxKind
 from agent_ab.progress import Progress
+from agent_ab.report import report
 from agent_ab.schedule import plan_pair
 from agent_ab.session.session import playing
 

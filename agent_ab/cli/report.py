@@ -37,9 +37,9 @@ def report(
 
     Example: agent-ab report --html report.html
     """
-    from agent_ab import report_run
     from agent_ab.export import export
-    from agent_ab.page import gather
+    from agent_ab.report import run as report_run
+    from agent_ab.report.page import gather
 
     if markdown and as_json:
         raise UserError("--markdown and --json: standard output holds one of them")
@@ -73,7 +73,7 @@ def demo(
     Example: agent-ab demo --html demo.html
     """
     from agent_ab.gate import imported
-    from agent_ab.page import gather
+    from agent_ab.report.page import gather
 
     place = Path(tempfile.mkdtemp(prefix="agent-ab-demo-"))
     target = html or place / "report.html"

@@ -7,12 +7,13 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from agent_ab import report, run, tasks
+from agent_ab import run, tasks
 from agent_ab import sandbox as run_sandbox
 from agent_ab.cli.app import ROOT, AsJson, TasksDir, app, err, out, print_json
 from agent_ab.config import Sandbox
 from agent_ab.model import SandboxKind
 from agent_ab.progress import Progress
+from agent_ab.report import report
 from agent_ab.session.session import session
 from agent_ab.verify import verify, view
 

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from agent_ab.page import facts, headline, lines
-from agent_ab.page.compose import Subject
-from agent_ab.page.contents import FlipLine, Head, PairLine, PairRef, Row, Table
-from agent_ab.summary import summarise
+from agent_ab.report.page import facts, headline, lines
+from agent_ab.report.page.compose import Subject
+from agent_ab.report.page.contents import FlipLine, Head, PairLine, PairRef, Row, Table
+from agent_ab.report.summary import summarise
 from agent_ab.wording import counted, markdown_code, plain_line
 
 FLIPS = 12

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent_ab import wording
 from agent_ab.model import Arm
-from agent_ab.page.shapes import WIDTH, Box, Figures, Line, Plot, Scale, Shape, Words, linear_ticks, time_unit
+from agent_ab.report.page.shapes import WIDTH, Box, Figures, Line, Plot, Scale, Shape, Words, linear_ticks, time_unit
 
 PARTS = ("prefill", "decode", "tools", "other")
 TOP, NAMES, VALUES, BAR, LINE, GAP = 6.0, 78.0, 76.0, 12.0, 17.0, 10.0

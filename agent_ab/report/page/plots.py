@@ -8,7 +8,7 @@ from math import log
 
 from agent_ab import wording
 from agent_ab.model import Arm
-from agent_ab.page.shapes import (
+from agent_ab.report.page.shapes import (
     WIDTH,
     Figures,
     Line,
@@ -23,7 +23,7 @@ from agent_ab.page.shapes import (
     spread,
     time_unit,
 )
-from agent_ab.summary import LengthBin
+from agent_ab.report.summary import LengthBin
 from agent_ab.verdict.verdict import EValues, PathPoint, Time
 
 LEFT, RIGHT = 46.0, 14.0

@@ -13,9 +13,9 @@ from agent_ab.divergence.transcript import Turn, turns
 from agent_ab.judge import judgement
 from agent_ab.judge.view import judgement_data
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, Json, Pair
-from agent_ab.page.contents import Dossier
-from agent_ab.page.lines import Mark, Numbered, check_of, label_of, mark_words
 from agent_ab.pair.metrics import Metrics, measure
+from agent_ab.report.page.contents import Dossier
+from agent_ab.report.page.lines import Mark, Numbered, check_of, label_of, mark_words
 
 MESSAGE_CHARS = 20_000
 """Most characters of one message that the page holds; the whole is in the evidence."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent_ab.model import Arm, Json
-from agent_ab.page.shapes import Plot
+from agent_ab.report.page.shapes import Plot
 
 SCHEMA = 1
 """Version of the page's embedded data: 1, the first."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent_ab.model import Pair
-from agent_ab.page import bars, facts, headline, lines, plots
-from agent_ab.page.contents import Dossier, Page, RunFacts
-from agent_ab.page.shapes import Plot
-from agent_ab.summary import Summary, summarise
+from agent_ab.report.page import bars, facts, headline, lines, plots
+from agent_ab.report.page.contents import Dossier, Page, RunFacts
+from agent_ab.report.page.shapes import Plot
+from agent_ab.report.summary import Summary, summarise
 from agent_ab.verdict.verdict import Verdict
 
 

@@ -7,9 +7,9 @@ from statistics import median
 from agent_ab import wording
 from agent_ab.config import flatten
 from agent_ab.model import Arm, Attempt, Json, Pair
-from agent_ab.page.contents import Command, Row, RunFacts, Table
-from agent_ab.page.headline import shown
-from agent_ab.summary import ArmFigures, Summary
+from agent_ab.report.page.contents import Command, Row, RunFacts, Table
+from agent_ab.report.page.headline import shown
+from agent_ab.report.summary import ArmFigures, Summary
 from agent_ab.verdict.verdict import Verdict
 
 DISTINCT = 4

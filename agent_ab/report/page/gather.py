@@ -10,11 +10,11 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.files import appearing
 from agent_ab.gate import judged
 from agent_ab.model import Json, Pair, RunKind
-from agent_ab.page import compose, dossier, render
-from agent_ab.page.compose import Subject
-from agent_ab.page.contents import Dossier, RunFacts
-from agent_ab.page.lines import Numbered, numbered
 from agent_ab.paths import RunPaths
+from agent_ab.report.page import compose, dossier, render
+from agent_ab.report.page.compose import Subject
+from agent_ab.report.page.contents import Dossier, RunFacts
+from agent_ab.report.page.lines import Numbered, numbered
 from agent_ab.review import marks
 from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord, Store

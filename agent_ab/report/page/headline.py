@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from agent_ab import wording
 from agent_ab.model import Arm, Json, Pair, PairOutcome
-from agent_ab.page.contents import Bar, Head, Row, RunFacts, Table, Tile
-from agent_ab.summary import Summary
+from agent_ab.report.page.contents import Bar, Head, Row, RunFacts, Table, Tile
+from agent_ab.report.summary import Summary
 from agent_ab.verdict.verdict import Correctness, Interval, Needed, Time, Verdict
 
 KIND_WORDS = {

@@ -7,11 +7,11 @@ from typing import Protocol
 from agent_ab import wording
 from agent_ab.divergence import parting
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Pair, PairOutcome
-from agent_ab.page.bars import BarRow
-from agent_ab.page.contents import FlipLine, GridPair, GridRow, GridTask, PairLine, PairRef, ProofRow, Told
-from agent_ab.page.plots import PairPoint
 from agent_ab.pair.metrics import measure
-from agent_ab.summary import FlippedCheck, Summary, counts, timed_out, void_of
+from agent_ab.report.page.bars import BarRow
+from agent_ab.report.page.contents import FlipLine, GridPair, GridRow, GridTask, PairLine, PairRef, ProofRow, Told
+from agent_ab.report.page.plots import PairPoint
+from agent_ab.report.summary import FlippedCheck, Summary, counts, timed_out, void_of
 from agent_ab.verdict.verdict import Verdict
 
 MACHINE = "machine: "

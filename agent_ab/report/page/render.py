@@ -9,7 +9,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from agent_ab import wording
-from agent_ab.page.contents import SCHEMA, Page
+from agent_ab.report.page.contents import SCHEMA, Page
 
 TEMPLATES = ("page.html.jinja", "parts.html.jinja", "sections.html.jinja")
 LISTED = 10
@@ -54,7 +54,7 @@ def _hash(text: str) -> str:
 
 
 def _text(name: str) -> str:
-    return (files("agent_ab.page") / "templates" / name).read_text(encoding="utf-8")
+    return (files("agent_ab.report.page") / "templates" / name).read_text(encoding="utf-8")
 
 
 def prose(text: str) -> Markup:
