@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent_ab import doctor_server
 from agent_ab.config import ArmSettings, Draft, ModelFile, Server, Speculation
-from agent_ab.findings import Finding
-from agent_ab.memory import MIB
+from agent_ab.doctor import server as doctor_server
+from agent_ab.doctor.findings import Finding
+from agent_ab.doctor.memory import MIB
 from agent_ab.model import Event
 from agent_ab.models import models
 from tests.fakes import wrap

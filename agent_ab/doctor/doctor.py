@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 
 import agent_ab
-from agent_ab import agents, doctor_server, proxy, sandbox, workbench, workspace
+from agent_ab import agents, proxy, sandbox, workbench, workspace
 from agent_ab.agents import clock, opencode_install
 from agent_ab.config import Agent, ArmSettings, Profile, Sandbox
+from agent_ab.doctor import server as doctor_server
+from agent_ab.doctor.findings import Finding, looked
+from agent_ab.doctor.memory import GIB, size
 from agent_ab.engine import engine
 from agent_ab.errors import UserError
-from agent_ab.findings import Finding, looked
-from agent_ab.memory import GIB, size
 from agent_ab.model import Arm, Observer, SandboxKind
 from agent_ab.server import server
 
@@ -163,7 +164,7 @@ def _clock(pinned: str) -> Finding:
 
     def look() -> str:
         clock.prepare(pinned)
-        written = max(file.stat().st_mtime for file in Path(agent_ab.__file__).parent.glob("*.py"))
+        written = max(file.stat().st_mtime for file in Path(agent_ab.__file__).parent.rglob("*.py"))
         if (behind := written - time.time()) > DAY_S:
             raise UserError(f"it is {behind / DAY_S:.0f} days behind our own files: set it (timedatectl set-ntp true)")
         how = f"the agent's is pinned to {pinned} UTC" if pinned else "the agent sees the real time"

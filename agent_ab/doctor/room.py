@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 
 from agent_ab import machine, process
+from agent_ab.doctor.memory import MIB, Free, size
 from agent_ab.engine.engine import SYSTEM_PATH, Engine
-from agent_ab.memory import MIB, Free, size
 
 ASK_S = 60.0
 _DEVICE = re.compile(r"^\s+(\w+): (.*) \((\d+) MiB, (\d+) MiB free\)\s*$", re.MULTILINE)

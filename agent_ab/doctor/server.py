@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent_ab import machine, memory, room
+from agent_ab import machine
 from agent_ab.config import ArmSettings, Server, Speculation
+from agent_ab.doctor import memory, room
+from agent_ab.doctor.findings import Finding, looked
+from agent_ab.doctor.memory import Estimate, Free, Part, size
+from agent_ab.doctor.room import Device
 from agent_ab.engine import build, build_steps, engine
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.findings import Finding, looked
-from agent_ab.memory import Estimate, Free, Part, size
 from agent_ab.model import Observer
 from agent_ab.models import models
 from agent_ab.models.gguf_header import Header
 from agent_ab.models.models import DraftModel, Look, Model
-from agent_ab.room import Device
 from agent_ab.server import serving
 from agent_ab.server.command import refuse_system_config
 from agent_ab.vllm import command
