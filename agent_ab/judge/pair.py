@@ -1,6 +1,6 @@
 """Have the judge read where a played pair's replies part.
 
-Only texts were recorded, so the judge finds tokens for them (`judge_text`); what it cannot lay over the model's tokens it
+Only texts were recorded, so the judge finds tokens for them (`text.py`); what it cannot lay over the model's tokens it
 does not judge. `agent-ab lossless PAIR` asks the servers again, for the tokens themselves.
 """
 

@@ -1,4 +1,4 @@
-"""The verdict's nouns: what the gate decided, why, and every number behind it. Decides nothing; `gate.py` does."""
+"""The verdict's nouns: what the gate decided, why, and every number behind it. Decides nothing; the gate does."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Start, prove, watch and stop one vLLM server. vllm_command.py has its command line, vllm_proof.py judges what it shows."""
+"""Start, prove, watch and stop one vLLM server. command.py has its command line, proof.py judges what it shows."""
 
 import math
 import os

@@ -1,1 +1,1 @@
-"""The database's schema, step by step; `store.py` applies the steps when it opens a file."""
+"""The database's schema, step by step; `store/store.py` applies the steps when it opens a file."""

@@ -1,4 +1,4 @@
-"""Alembic's entry: run the steps on the connection that `store.py` hands over."""
+"""Alembic's entry: run the steps on the connection that `store/store.py` hands over."""
 
 from alembic import context
 from sqlmodel import SQLModel
