@@ -20,7 +20,7 @@ from tests.command import ROOT
 START = """
 import os, sys, time
 from pathlib import Path
-from agent_ab import children, orphans
+from agent_ab.session import children, orphans
 
 folder, scratch = map(Path, sys.argv[1:])
 with orphans.Ledger.kept(folder, scratch) as ledger, children.recorded(ledger.note):

@@ -1,6 +1,6 @@
 """The scripted model as vLLM loads it: a Llama directory in Hugging Face's form, written without torch.
 
-It says the same script by the same table as the GGUF of scripted.py: every block's output is zero. Its chat template shows the
+It says the same script by the same table as the GGUF of models/scripted.py: every block's output is zero. Its chat template shows the
 whole script first, so that looking up n-grams in the prompt finds what the model is about to say.
 """
 
