@@ -25,7 +25,7 @@ def _give_up(_signum: int, _frame: FrameType | None) -> NoReturn:
     for signum in SIGNALS:
         signal.signal(signum, signal.SIG_IGN)
     # It may be in the middle of being imported.
-    abandon = getattr(sys.modules.get("agent_ab.session"), "abandon", None)
+    abandon = getattr(sys.modules.get("agent_ab.session.session"), "abandon", None)
     if abandon:
         abandon()
     os.write(2, b"error: interrupted twice; stopped at once, finished pairs are kept\n")

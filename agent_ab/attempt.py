@@ -12,22 +12,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import (
-    agents,
-    checks,
-    interrupts,
-    machine,
-    proxy,
-    recall,
-    reply_diff,
-    sandbox,
-    serving,
-    snapshot,
-    workspace,
-)
+from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, workspace
 from agent_ab.config import ArmSettings, flatten
+from agent_ab.divergence import reply_diff
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
+from agent_ab.judge import recall
 from agent_ab.model import (
     NOT_PLAYED,
     AgentRun,
@@ -44,11 +34,12 @@ from agent_ab.model import (
     Step,
     Task,
 )
-from agent_ab.models import Model
+from agent_ab.models.models import Model
+from agent_ab.pair.variable import named
 from agent_ab.paths import AttemptPaths
-from agent_ab.server_life import Life
-from agent_ab.serving import Address, AnyEngine, ModelServer
-from agent_ab.variable import named
+from agent_ab.server import serving
+from agent_ab.server.life import Life
+from agent_ab.server.serving import Address, AnyEngine, ModelServer
 
 Tick = Callable[[float], None]
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])

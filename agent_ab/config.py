@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
-from agent_ab.variable import VARIABLES, named
+from agent_ab.pair.variable import VARIABLES, named
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -182,7 +182,7 @@ class Profile(ArmSettings):
     name: str = ""
     description: str = ""
     variable: str
-    """The declared variable, `server.speculation` for example (agent_ab/variable.py lists all); only it differs."""
+    """The declared variable, `server.speculation` for example (agent_ab/pair/variable.py lists all); only it differs."""
     baseline: dict[str, Any] = {}
     """Overrides of the shared settings, in the same shape."""
     candidate: dict[str, Any] = {}

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import psutil
 
-from agent_ab import children
+from agent_ab.session import children
 
 POLL_S = 0.05
 """How often a waiting loop looks; short against anything that a person waits for."""

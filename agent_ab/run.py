@@ -9,29 +9,17 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 
-from agent_ab import (
-    __version__,
-    aftermath,
-    agents,
-    checks,
-    diff_view,
-    divergence,
-    judge_pair,
-    judgement,
-    lossless,
-    parting,
-    reply_diff,
-    sandbox,
-    snapshot,
-    tasks,
-)
+from agent_ab import __version__, agents, checks, sandbox, snapshot, tasks
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
-from agent_ab.bench import ArmParts, Bench, prepare
 from agent_ab.config import Sandbox
-from agent_ab.engine import Engine
+from agent_ab.divergence import aftermath, divergence, parting, reply_diff, view
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
 from agent_ab.files import appearing, on_disk, persist
+from agent_ab.judge import judgement
+from agent_ab.judge import pair as judge_pair
+from agent_ab.lossless import lossless
 from agent_ab.model import (
     Arm,
     Attempt,
@@ -46,12 +34,13 @@ from agent_ab.model import (
     RunStatus,
     Task,
 )
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
+from agent_ab.pair.variable import ANYTHING, first_digest, named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair
-from agent_ab.server_life import Lives
-from agent_ab.store import Store, pair_to_json
-from agent_ab.variable import ANYTHING, first_digest, named
+from agent_ab.server.life import Lives
+from agent_ab.store.store import Store, pair_to_json
+from agent_ab.workbench import ArmParts, Bench, prepare
 
 __all__ = ["ArmParts", "Bench", "begin", "check_workspace", "described", "diff_of", "play", "play_pair", "prepare"]
 
@@ -200,7 +189,7 @@ def _judged(pair: Pair, run: RunPaths, bench: Bench, observer: Observer, servers
     return replace(pair, judgement=judgement.to_json(found))
 
 
-def diff_of(pair: Pair, runs_dir: Path) -> diff_view.PairDiff:
+def diff_of(pair: Pair, runs_dir: Path) -> view.PairDiff:
     """Return what `agent-ab diff` shows of a stored pair, its logs read back from the evidence.
 
     Raises UserError when the pair has nothing to compare, ApparatusError when its evidence is damaged.
@@ -214,7 +203,7 @@ def diff_of(pair: Pair, runs_dir: Path) -> diff_view.PairDiff:
         if not path.is_file():
             raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
         logs[arm] = read_log(path)
-    return diff_view.PairDiff(
+    return view.PairDiff(
         pair,
         logs[Arm.BASELINE],
         logs[Arm.CANDIDATE],

@@ -12,11 +12,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from agent_ab import gate
-from agent_ab.gate import Rules
-from agent_ab.observed import observed
-from agent_ab.policy import Policy
-from agent_ab.store import Store
+from agent_ab.gate import gate
+from agent_ab.gate.gate import Rules
+from agent_ab.gate.observed import observed
+from agent_ab.gate.policy import Policy
+from agent_ab.store.store import Store
 
 TASKS = tuple(f"task-{n}" for n in range(20))
 CHECKS = 10

@@ -20,8 +20,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from agent_ab.model import FileDigest, Pair
-from agent_ab.page import gather
-from agent_ab.store import Store, pair_from_json, pair_to_json
+from agent_ab.report.page import gather
+from agent_ab.store.store import Store, pair_from_json, pair_to_json
 from tests.browser import needs
 
 ROOT = Path(__file__).parent.parent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from agent_ab.policy import Policy
+from agent_ab.gate.policy import Policy
 from tests import simulated
 from tests.simulated import Truth, draw, shares
 

@@ -136,7 +136,7 @@ class Ledger:
         return passage
 
     def _identity(self, digest: str, pinned: Pinned) -> str:
-        """Return what must be equal of two first requests (agent_ab/variable.py computes the same)."""
+        """Return what must be equal of two first requests (agent_ab/pair/variable.py computes the same)."""
         if not self._settings.declared:
             return digest
         value = self._redact.json(pinned.value)

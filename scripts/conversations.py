@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agent_ab import process
-from agent_ab.server import free_port
+from agent_ab.server.server import free_port
 
 Array = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int32]

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 from conversations import CONTEXT, SYSTEM, Array, Ids, Samples, collect, post, serving
 
-from agent_ab import smollm2
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
+from agent_ab.models import smollm2
 
 BATCH, RATE, BETA_1, BETA_2, RIDGE = 256, 5e-4, 0.9, 0.99, 300.0
 TOP = 8

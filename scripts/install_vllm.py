@@ -12,10 +12,10 @@ import sys
 import venv
 from pathlib import Path
 
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.files import locked
 from agent_ab.model import Event
-from agent_ab.vllm_engine import TRIED, installed
+from agent_ab.vllm.engine import TRIED, installed
 
 UNFIT = ("torchvision", "torchaudio", "torchcodec")
 DONE = "installed"

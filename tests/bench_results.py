@@ -1,9 +1,9 @@
 """A small bench, as if it had been played."""
 
-from agent_ab.bench_result import Plan, Result, Standing
-from agent_ab.bench_stats import Reply
+from agent_ab.bench.methods import parse
+from agent_ab.bench.result import Plan, Result, Standing
+from agent_ab.bench.stats import Reply
 from agent_ab.config import load_profile
-from agent_ab.methods import parse
 from agent_ab.model import Drafting
 from agent_ab.requests import Recorded
 from tests.command import ROOT

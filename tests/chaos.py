@@ -25,11 +25,11 @@ from pathlib import Path
 
 import psutil
 
-from agent_ab import evidence
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Json
-from agent_ab.orphans import PREFIX
 from agent_ab.paths import RunPaths
+from agent_ab.session.orphans import PREFIX
+from agent_ab.store import evidence
 from tests.command import ROOT
 from tests.small_suite import SmallSuite, small_suite
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab import engine as engines
-from agent_ab import models, tasks
+from agent_ab import tasks
 from agent_ab.config import ModelFile
+from agent_ab.engine import engine as engines
 from agent_ab.model import Event, Task
+from agent_ab.models import models
 
 ROOT = Path(__file__).parent.parent
 OURS = ("llama-server", "mitmdump", "bwrap")

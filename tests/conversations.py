@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent_ab.divergence import Story
+from agent_ab.divergence.divergence import Story
+from agent_ab.divergence.reply_diff import Token, Tokenize, recorded, tokens_from_reply
 from agent_ab.exchanges import read_log
 from agent_ab.model import Exchange, ExchangeLog, Json
-from agent_ab.reply_diff import Token, Tokenize, recorded, tokens_from_reply
 from tests.builders import exchange, timings
 
 GOLDEN = Path(__file__).parent / "golden" / "parting"

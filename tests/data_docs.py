@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from agent_ab import records
+from agent_ab.export import records
 
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA, PAGE = DOCS / "data.schema.json", DOCS / "data.md"

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from agent_ab import divergence, parting, reply_diff
+from agent_ab.divergence import divergence, parting, reply_diff
 from agent_ab.model import (
     AgentEnd,
     AgentRun,
@@ -16,11 +16,11 @@ from agent_ab.model import (
     Pair,
     Patch,
 )
-from agent_ab.page import dossier
-from agent_ab.page.compose import Subject
-from agent_ab.page.contents import Dossier, RunFacts
-from agent_ab.page.lines import numbered
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
+from agent_ab.report.page import dossier
+from agent_ab.report.page.compose import Subject
+from agent_ab.report.page.contents import Dossier, RunFacts
+from agent_ab.report.page.lines import numbered
 from tests.builders import attempt, exchange, pair
 
 MARKUP = (

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent_ab.model import Arm, CheckResult, CheckStatus, Pair
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.builders import attempt
 from tests.run_files import pair_of, played
 from tests.small_task import small_task

@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 
 from agent_ab.config import flatten
 from agent_ab.model import Arm, Attempt, CheckResult, Exchange, FileDigest, Outcome, Pair
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from agent_ab.paths import AttemptPaths, RunPaths
-from agent_ab.rows import pair_to_json
-from agent_ab.store import Store
+from agent_ab.store.rows import pair_to_json
+from agent_ab.store.store import Store
 from tests.builders import attempt, pair
 
 RUN = "20260101-000000"

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from agent_ab.policy import Policy
+from agent_ab.gate.policy import Policy
 from agent_ab.stats.eprocess import Side, Tally
 
 Array = npt.NDArray[np.float64]

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, Attempt, FileDigest, Json, Pair
-from agent_ab.pair import judge
-from agent_ab.policy import Policy
-from agent_ab.store import Store
+from agent_ab.pair.pair import judge
+from agent_ab.store.store import Store
 from tests import builders
 from tests.verdicts import TASKS
 

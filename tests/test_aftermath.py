@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_ab.aftermath import (
+from agent_ab.divergence.aftermath import (
     Aftermath,
     ToolCall,
     calls_of,

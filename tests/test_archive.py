@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import archive
-from agent_ab.archive import Limits, Member
 from agent_ab.errors import ApparatusError
+from agent_ab.export import archive
+from agent_ab.export.archive import Limits, Member
 
 MEMBERS = (Member("manifest.json", b"{}\n"), Member("runs/1/a.log", b"hello " * 50), Member("runs/1/b", b""))
 

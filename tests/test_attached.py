@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from agent_ab import attached, process
+from agent_ab import process
 from agent_ab.config import ArmSettings, ModelFile, Server, Speculation
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.server_watch import free_port, listening
+from agent_ab.server import attached
+from agent_ab.server.watch import free_port, listening
 
 FAKE = Path(__file__).parent / "fakes" / "openai_server.py"
 Start = Callable[..., str]

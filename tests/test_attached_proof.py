@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from agent_ab import attached_proof
-from agent_ab.attached_proof import Answers
 from agent_ab.model import Json
-from agent_ab.server_counters import Counters
+from agent_ab.server import attached_proof
+from agent_ab.server.attached_proof import Answers
+from agent_ab.server.counters import Counters
 
 URL = "http://127.0.0.1:8001"
 

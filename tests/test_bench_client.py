@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from agent_ab.bench_client import Client
-from agent_ab.bench_stats import Reply
+from agent_ab.bench.client import Client
+from agent_ab.bench.stats import Reply
 from agent_ab.model import Drafting
 from agent_ab.requests import Recorded
 from tests.fakes import model_server as fake

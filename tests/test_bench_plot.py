@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from agent_ab.bench_plot import WIDTH, plot
+from agent_ab.bench.plot import WIDTH, plot
 from tests.bench_results import result
 
 SVG = "{http://www.w3.org/2000/svg}"

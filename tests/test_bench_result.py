@@ -1,6 +1,6 @@
 """The nouns of a bench."""
 
-from agent_ab.bench_stats import ALL
+from agent_ab.bench.stats import ALL
 from tests.bench_results import result
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_ab.bench_stats import ALL, Interval, Reply, context_name, goes_on, interval, never_accepted, order, table
+from agent_ab.bench.stats import ALL, Interval, Reply, context_name, goes_on, interval, never_accepted, order, table
 from agent_ab.model import Drafting
 
 PLAIN = Reply("none", 0, "code-1", "code", 100, 50.0, 41, 400.0, 0.06, 0.5, None, "t", "stop")

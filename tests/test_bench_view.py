@@ -5,8 +5,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from agent_ab.bench_stats import ALL, Interval
-from agent_ab.bench_view import about, agreement, data, notes, percent, seconds, spread, view
+from agent_ab.bench.stats import ALL, Interval
+from agent_ab.bench.view import about, agreement, data, notes, percent, seconds, spread, view
 from tests.bench_results import result
 
 

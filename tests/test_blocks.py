@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import blocks
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, ServerLife
-from agent_ab.policy import Policy
 from agent_ab.schedule import PlannedPair
-from agent_ab.suite import Show
-from agent_ab.suite_plan import Asked
+from agent_ab.suite import blocks
+from agent_ab.suite.plan import Asked
+from agent_ab.suite.suite import Show
 from tests.command import ROOT
 from tests.conftest import ignore
 

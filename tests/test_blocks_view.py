@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from agent_ab import gate
-from agent_ab.blocks import Candidate, shared
-from agent_ab.blocks_view import data, view, words
-from agent_ab.gate import Rules
+from agent_ab.gate import gate
+from agent_ab.gate.gate import Rules
+from agent_ab.gate.policy import Policy
 from agent_ab.paths import RunPaths
-from agent_ab.policy import Policy
+from agent_ab.suite.blocks import Candidate, shared
+from agent_ab.suite.blocks_view import data, view, words
 from tests import verdicts
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab import build, build_steps, engine
+from agent_ab.engine import build, build_steps, engine
 from agent_ab.errors import UserError
 from agent_ab.model import Event
 from tests.fakes import sdist, wrap

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import build_steps
-from agent_ab.build_steps import Recipe, Shop
+from agent_ab.engine import build_steps
+from agent_ab.engine.build_steps import Recipe, Shop
 from agent_ab.errors import UserError
 from agent_ab.model import Event
 from tests.fakes import wrap

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import server
 from agent_ab.agents.builtin import PROGRAM
 from agent_ab.process import exists
+from agent_ab.server import server
 from tests.agent_program import BUG, DONE, calls, command, make_workspace, run_agent, write_settings
 from tests.fakes.scripted_model import Answer, Hang, Http, Raw, Say, serving
 

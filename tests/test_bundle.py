@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from agent_ab import archive, bundle, marks
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.marks import Mark, MarkKind
+from agent_ab.export import archive, bundle
 from agent_ab.model import PairOutcome
-from agent_ab.store import Store
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.store.store import Store
 from tests.command import here
 from tests.run_files import RUN, pair_of, played
 

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_ab import children, process
+from agent_ab import process
+from agent_ab.session import children
 
 
 def test_each_child_is_told_when_it_is_born_and_when_it_is_gone() -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab.ci import annotations, markdown
-from agent_ab.gate import Rules, judge
-from agent_ab.observations import Observation
-from agent_ab.policy import Policy
-from agent_ab.verdict import Verdict
-from agent_ab.verdict_view import view
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.observations import Observation
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict.ci import annotations, markdown
+from agent_ab.verdict.verdict import Verdict
+from agent_ab.verdict.view import view
 from tests import stored
 from tests.command import here
 from tests.verdicts import pair, pairs, run, side

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab.model import RunKind
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.builders import pair
 from tests.command import here
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from agent_ab.cli import app
 from agent_ab.errors import UserError
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.command import ROOT
 from tests.run_files import played
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_ab.conditions import differences
+from agent_ab.pair.conditions import differences
 
 GPU_IS = {"name": "RTX 3090", "driver": "550.1", "memory_mib": 24576}
 GPU = {

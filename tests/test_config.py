@@ -7,7 +7,7 @@ import pytest
 from agent_ab.config import differing, load_profile, load_seeds
 from agent_ab.errors import UserError
 from agent_ab.model import Arm
-from agent_ab.variable import named
+from agent_ab.pair.variable import named
 
 ROOT = Path(__file__).parent.parent
 GOOD = """

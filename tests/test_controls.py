@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import controls
 from agent_ab.config import Profile, differing, load_profile, undeclared
+from agent_ab.gate import controls
+from agent_ab.gate.observed import forced_rates, subject
 from agent_ab.model import Arm
-from agent_ab.observed import forced_rates, subject
 
 PROFILES = Path(__file__).parent.parent / "profiles"
 

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agent_ab import ctrf
+from agent_ab.export import ctrf
 from agent_ab.model import Arm, CheckStatus, Outcome, Pair
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from tests.builders import attempt, check, pair
 
 Status = Literal["passed", "failed", "skipped", "pending", "other"]

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from agent_ab import parting
-from agent_ab.aftermath import follow
-from agent_ab.diff_view import PairDiff, cut, data, patch_diff, plain, view
-from agent_ab.divergence import between
+from agent_ab.divergence import parting
+from agent_ab.divergence.aftermath import follow
+from agent_ab.divergence.divergence import between
+from agent_ab.divergence.view import PairDiff, cut, data, patch_diff, plain, view
 from agent_ab.model import Arm, CheckStatus, ExchangeLog, Json, Patch
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from tests.builders import attempt, check, pair
 from tests.conversations import TURNS, Turn, conversation, golden, golden_tokens, words
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agent_ab.distribution import compare, sentences
+from agent_ab.lossless.distribution import compare, sentences
 
 
 def replies(rng: np.random.Generator, shares: list[float], count: int, positions: int = 3) -> list[tuple[int, ...]]:

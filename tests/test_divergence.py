@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_ab.divergence import Story, between, walk
+from agent_ab.divergence.divergence import Story, between, walk
+from agent_ab.divergence.normalise import CALL_IDS
+from agent_ab.divergence.parting import Divergence, Kind, Parting, Side, Where
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Outcome, RefusedRequest
-from agent_ab.normalise import CALL_IDS
-from agent_ab.parting import Divergence, Kind, Parting, Side, Where
 from tests.builders import attempt
 from tests.conversations import (
     SYSTEM,

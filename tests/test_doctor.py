@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import doctor
 from agent_ab.config import Agent, Profile, load_profile
-from agent_ab.findings import Finding
+from agent_ab.doctor import doctor
+from agent_ab.doctor.findings import Finding
 from agent_ab.model import Event
 from tests.command import ROOT, here
 from tests.gguf_files import TRUNK, tiny

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from agent_ab import doctor_server, models
 from agent_ab.config import ArmSettings, Draft, ModelFile, Server, Speculation
-from agent_ab.findings import Finding
-from agent_ab.memory import MIB
+from agent_ab.doctor import server as doctor_server
+from agent_ab.doctor.findings import Finding
+from agent_ab.doctor.memory import MIB
 from agent_ab.model import Event
+from agent_ab.models import models
 from tests.fakes import wrap
 from tests.gguf_files import HEAD, TRUNK, tiny, without_mtp
 from tests.test_vllm_model import TRUNK as LAYERS

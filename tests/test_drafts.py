@@ -6,9 +6,9 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import drafts, models, scripted
-from agent_ab.drafts import Played, Target, Wanted, choose_wrong, expected, play, played, total
 from agent_ab.errors import UserError
+from agent_ab.models import drafts, models, scripted
+from agent_ab.models.drafts import Played, Target, Wanted, choose_wrong, expected, play, played, total
 from tests.gguf_files import tiny
 from tests.tiny_task import tiny_task
 

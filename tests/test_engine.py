@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import engine
 from agent_ab.config import Speculation
+from agent_ab.engine import engine
 from agent_ab.errors import UserError
 from agent_ab.model import Event
 from tests.fakes import wrap

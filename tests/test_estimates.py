@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_ab import estimates
-from agent_ab.observations import Observation
-from agent_ab.policy import Policy
-from agent_ab.sample import differs, evidence, sample
+from agent_ab.gate import estimates
+from agent_ab.gate.observations import Observation
+from agent_ab.gate.policy import Policy
+from agent_ab.gate.sample import differs, evidence, sample
 from tests.verdicts import pair, pairs, run, side
 
 POLICY = Policy()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent_ab import eval_log
 from agent_ab.errors import UserError
+from agent_ab.export import eval_log
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Json, Outcome, Pair
 from tests.builders import attempt, exchange
 from tests.run_files import RUN, pair_of, played

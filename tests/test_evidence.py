@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent_ab import evidence
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Arm, Outcome, PairOutcome
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import block_seed, digest
+from agent_ab.store import evidence
 from tests.builders import attempt
 from tests.run_files import RUN, pair_of, plan_of, played, write_pair
 

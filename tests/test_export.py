@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from agent_ab import ctrf, export, marks, records
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
+from agent_ab.export import ctrf, export, records
 from agent_ab.model import AgentEnd, AgentRun, Arm
-from agent_ab.store import Store
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.store.store import Store
 from tests.builders import attempt, check
 from tests.command import here
 from tests.run_files import RUN, pair_of, played

@@ -2,8 +2,8 @@
 
 import pytest
 
+from agent_ab.doctor.findings import Finding, looked
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.findings import Finding, looked
 
 
 def test_what_to_do_follows_what_was_found() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from agent_ab.gate import Apparatus, Rules, judge, word
+from agent_ab.gate.gate import Apparatus, Rules, judge, word
+from agent_ab.gate.observations import Observation
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, PairOutcome
-from agent_ab.observations import Observation
-from agent_ab.policy import Policy
-from agent_ab.verdict import ControlState, Decision, EValues, Verdict, to_json
+from agent_ab.verdict.verdict import ControlState, Decision, EValues, Verdict, to_json
 from tests.command import here
 from tests.verdicts import TASKS, pair, pairs, run, side
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import read_header
+from agent_ab.models.gguf_header import read_header
 from tests.gguf_files import HEAD, TRUNK, tiny, truncated
 
 

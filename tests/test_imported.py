@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent_ab import judged
 from agent_ab.errors import UserError
-from agent_ab.imported import import_file
-from agent_ab.store import Store
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.gate import judged
+from agent_ab.gate.imported import import_file
+from agent_ab.store.store import Store
+from agent_ab.verdict.verdict import Decision, Verdict
 from tests.command import here
 
 PUBLISHED = Path(__file__).parent.parent / "agent_ab" / "data" / "published_experiment.toml"

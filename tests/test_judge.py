@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from agent_ab.config import ArmSettings
-from agent_ab.engine import Engine
-from agent_ab.judge import LIBRARY, Bench, judge, libraries, loading_of, need_bytes, refusal
-from agent_ab.judge_case import Case, Guess, Said
+from agent_ab.engine.engine import Engine
+from agent_ab.judge.case import Case, Guess, Said
+from agent_ab.judge.judge import LIBRARY, Bench, judge, libraries, loading_of, need_bytes, refusal
 from agent_ab.model import Event
-from agent_ab.models import inspect
+from agent_ab.models.models import inspect
 from tests.gguf_files import tiny
 from tests.table_model import settings as sampler
 

@@ -1,4 +1,4 @@
-from agent_ab.judge_case import CASES, SCORE, Case, Guess, Outlier, Said, Score, TokenScore
+from agent_ab.judge.case import CASES, SCORE, Case, Guess, Outlier, Said, Score, TokenScore
 
 
 def test_cases_and_scores_survive_json() -> None:

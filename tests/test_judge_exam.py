@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from agent_ab.judge_case import Case, Said
-from agent_ab.judge_exam import examine
+from agent_ab.judge.case import Case, Said
+from agent_ab.judge.exam import examine
 from tests.table_model import TableModel, settings
 
 WORDS = ["<go>", "a", "b", "c", "d", "odd"]

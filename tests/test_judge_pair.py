@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from agent_ab import divergence, parting
 from agent_ab.config import ArmSettings
-from agent_ab.engine import Engine
-from agent_ab.judge import LIBRARY, Bench
-from agent_ab.judge_pair import of_pair
-from agent_ab.judgement import Judgement
+from agent_ab.divergence import divergence, parting
+from agent_ab.engine.engine import Engine
+from agent_ab.judge.judge import LIBRARY, Bench
+from agent_ab.judge.judgement import Judgement
+from agent_ab.judge.pair import of_pair
 from agent_ab.model import Arm, Event, Exchange, ExchangeLog, Pair
-from agent_ab.models import inspect
+from agent_ab.models.models import inspect
 from agent_ab.paths import RunPaths
 from tests.builders import attempt, exchange, pair, timings
 from tests.gguf_files import tiny

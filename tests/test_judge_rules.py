@@ -3,8 +3,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_ab.judge_rules import KEPT_ROWS, Place, Reading
-from agent_ab.sampler_support import from_settings
+from agent_ab.judge.rules import KEPT_ROWS, Place, Reading
+from agent_ab.judge.sampler_support import from_settings
 from tests.table_model import TableGrammar, TableModel, settings
 
 WORDS = ["<go>", "a", "b", "c"]

@@ -1,10 +1,10 @@
 from typing import Any
 
-from agent_ab.judge_case import Case, Guess, Said
-from agent_ab.judge_exam import examine
-from agent_ab.judge_rules import Reading
-from agent_ab.judge_text import NOT_LAID, Recut, recut
-from agent_ab.sampler_support import from_settings
+from agent_ab.judge.case import Case, Guess, Said
+from agent_ab.judge.exam import examine
+from agent_ab.judge.rules import Reading
+from agent_ab.judge.sampler_support import from_settings
+from agent_ab.judge.text import NOT_LAID, Recut, recut
 from tests.table_model import TableModel, settings
 
 WORDS = ["<go>", "The", " c", "at", " cat", " dog", " odd", " sat", "\n", "<call>"]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import judged
 from agent_ab.errors import UserError
+from agent_ab.gate import judged
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, FileDigest, Pair
-from agent_ab.policy import Policy
-from agent_ab.store import Store
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.store.store import Store
+from agent_ab.verdict.verdict import Decision, Verdict
 from tests import builders, stored
 
 FORCED = {

@@ -1,8 +1,8 @@
-from agent_ab.judge_case import Score, TokenScore
-from agent_ab.judgement import SCHEMA, Judgement, fault, from_json, to_json
-from agent_ab.lossless_classes import Threshold, classify
+from agent_ab.judge.case import Score, TokenScore
+from agent_ab.judge.classes import Threshold, classify
+from agent_ab.judge.judgement import SCHEMA, Judgement, fault, from_json, to_json
+from agent_ab.judge.symptoms import count
 from agent_ab.model import Arm
-from agent_ab.symptoms import count
 from tests.builders import exchange
 
 LIMIT = Threshold(0.3, 200, 2)

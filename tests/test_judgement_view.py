@@ -3,13 +3,13 @@ from dataclasses import replace
 
 from rich.console import Console, Group
 
-from agent_ab.judge_case import Score
-from agent_ab.judgement import SCHEMA, Judgement, to_json
-from agent_ab.judgement_view import judgement_data, judgement_view, threshold_sentence
-from agent_ab.lossless_classes import Threshold, classify
+from agent_ab.judge.case import Score
+from agent_ab.judge.classes import Threshold, classify
+from agent_ab.judge.judgement import SCHEMA, Judgement, to_json
+from agent_ab.judge.symptoms import count
+from agent_ab.judge.view import judgement_data, judgement_view, threshold_sentence
 from agent_ab.model import Arm, Pair
-from agent_ab.report import pair_view
-from agent_ab.symptoms import count
+from agent_ab.report.report import pair_view
 from tests.builders import exchange, pair
 from tests.test_judgement import LIMIT, SYMPTOMS, judgement
 

@@ -3,10 +3,10 @@
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from agent_ab.gate import Apparatus, Rules, judge
-from agent_ab.junit import junit
-from agent_ab.policy import Policy
-from agent_ab.verdict import Verdict
+from agent_ab.gate.gate import Apparatus, Rules, judge
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict.junit import junit
+from agent_ab.verdict.verdict import Verdict
 from tests.verdicts import pair, pairs, run
 
 POLICY = Policy()

@@ -6,20 +6,28 @@ from typing import Any
 
 import pytest
 
-from agent_ab import lossless, replay
 from agent_ab.config import ArmSettings, Profile, Sampling, Speculation
-from agent_ab.distribution import Distribution, Position
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
-from agent_ab.judge import Bench
-from agent_ab.judge_case import Score, TokenScore
-from agent_ab.lossless import Comparison, Lossless, Question, asked_of, compare_replies, longest_draft, repeated_of
-from agent_ab.lossless_classes import Class, Judged, Threshold, classify
+from agent_ab.judge.case import Score, TokenScore
+from agent_ab.judge.classes import Class, Judged, Threshold, classify
+from agent_ab.judge.judge import Bench
+from agent_ab.judge.symptoms import count
+from agent_ab.lossless import lossless, replay
+from agent_ab.lossless.distribution import Distribution, Position
+from agent_ab.lossless.lossless import (
+    Comparison,
+    Lossless,
+    Question,
+    asked_of,
+    compare_replies,
+    longest_draft,
+    repeated_of,
+)
+from agent_ab.lossless.replay import Raw, Replayed
 from agent_ab.model import Arm, Event
-from agent_ab.models import inspect
-from agent_ab.replay import Raw, Replayed
+from agent_ab.models.models import inspect
 from agent_ab.requests import Recorded
-from agent_ab.symptoms import count
 from tests.builders import exchange
 from tests.gguf_files import tiny
 from tests.table_model import settings

@@ -1,7 +1,7 @@
 from typing import Any
 
-from agent_ab.judge_case import Outlier, Score, TokenScore
-from agent_ab.lossless_classes import Class, Judged, Threshold, classify, counts, judge_all, sentence, threshold
+from agent_ab.judge.case import Outlier, Score, TokenScore
+from agent_ab.judge.classes import Class, Judged, Threshold, classify, counts, judge_all, sentence, threshold
 
 LIMIT = Threshold(0.3, 500, 2)
 

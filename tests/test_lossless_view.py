@@ -3,9 +3,9 @@ import json
 
 from rich.console import Console
 
-from agent_ab.distribution import Distribution, Position
-from agent_ab.lossless import Lossless
-from agent_ab.lossless_view import data, view
+from agent_ab.lossless.distribution import Distribution, Position
+from agent_ab.lossless.lossless import Lossless
+from agent_ab.lossless.view import data, view
 from tests.test_lossless import EQUAL, NOT_JUDGED, judged, outcome
 
 TEST = Distribution(1, 50, (Position(0, 1, 0.0, None, 0.0, None), Position(1, 3, 9.0, 0.0001, 0.2, 0.1)), 0.01)

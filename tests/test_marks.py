@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
-from agent_ab.store import Store
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.store.store import Store
 from tests.run_files import RUN, pair_of, played
 
 PAIR = "transfer-repair-4242-0"

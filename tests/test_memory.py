@@ -3,9 +3,9 @@
 import pytest
 
 from agent_ab.config import Server, Speculation
+from agent_ab.doctor.memory import GIB, MIB, Estimate, Free, Part, estimate, fits, largest_context, size
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import Header
-from agent_ab.memory import GIB, MIB, Estimate, Free, Part, estimate, fits, largest_context, size
+from agent_ab.models.gguf_header import Header
 from tests.test_model_shape import KEYS, attention, header
 
 MTP = Speculation(type="draft-mtp", n_max=3)

@@ -1,6 +1,6 @@
 """Byte-pair merges: the textbook result, and equal bytes for equal corpora."""
 
-from agent_ab.merges import ALPHABET, learn_merges, symbols
+from agent_ab.models.merges import ALPHABET, learn_merges, symbols
 
 
 def test_the_alphabet_spells_every_byte_differently() -> None:

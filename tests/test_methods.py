@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_ab.bench.methods import parse
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
-from agent_ab.methods import parse
 
 PROFILES = Path(__file__).parent.parent / "profiles"
 REAL = load_profile("cpu-demo", PROFILES)

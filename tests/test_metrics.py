@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_ab.metrics import measure
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog
+from agent_ab.pair.metrics import measure
 from tests.builders import attempt, exchange, timings
 
 

@@ -1,7 +1,7 @@
 """What of a model takes memory is told by its tensors, whatever the architecture is called."""
 
-from agent_ab.gguf_header import Entry, Header
-from agent_ab.model_shape import Block, shape_of
+from agent_ab.models.gguf_header import Entry, Header
+from agent_ab.models.shape import Block, shape_of
 
 
 def header(architecture: str, keys: dict[str, int], tensors: dict[str, tuple[int, ...]]) -> Header:

@@ -8,10 +8,10 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import models
 from agent_ab.config import Draft, ModelFile, Speculation
 from agent_ab.errors import UserError
 from agent_ab.model import Event, Task
+from agent_ab.models import models
 from tests.conftest import ignore
 from tests.gguf_files import HEAD, TRUNK, split, tiny, truncated, without_mtp
 

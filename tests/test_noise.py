@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agent_ab.noise import false_alarms, noise, to_json
-from agent_ab.observations import Observation
-from agent_ab.policy import Policy
+from agent_ab.gate.noise import false_alarms, noise, to_json
+from agent_ab.gate.observations import Observation
+from agent_ab.gate.policy import Policy
 from agent_ab.stats.walltime import TimePair, direction
 from tests.verdicts import pair, pairs
 
@@ -74,7 +74,7 @@ def test_too_few_pairs_or_unequal_tasks_cannot_be_paired_anew() -> None:
 
 
 def test_new_pairs_point_to_the_faster_arm_as_played_ones_do() -> None:
-    from agent_ab.noise import _directions
+    from agent_ab.gate.noise import _directions
 
     rng = np.random.default_rng(2)
     times = np.round(rng.uniform(1, 9, (5, 4, 8)))

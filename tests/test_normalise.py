@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_ab.divergence.normalise import CALL_IDS, RULES, about, explaining, normalise, with_mapped_call_ids
 from agent_ab.model import Json
-from agent_ab.normalise import CALL_IDS, RULES, about, explaining, normalise, with_mapped_call_ids
 
 relaxed = settings(deadline=None, max_examples=50)
 

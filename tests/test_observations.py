@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from agent_ab.gate.observations import conversation_digest, flaky, observe, settings_digest, who_broke, without
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, ExchangeLog, FileDigest, Outcome
-from agent_ab.observations import conversation_digest, flaky, observe, settings_digest, who_broke, without
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from tests import builders
 from tests.verdicts import pair
 

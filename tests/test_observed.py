@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks
-from agent_ab.marks import Mark, MarkKind
+from agent_ab.gate.observations import observe
+from agent_ab.gate.observed import forced_rates, observed, subject
+from agent_ab.gate.policy import Policy
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, Outcome
-from agent_ab.observations import observe
-from agent_ab.observed import forced_rates, observed, subject
-from agent_ab.pair import judge
-from agent_ab.policy import Policy
-from agent_ab.store import Store
+from agent_ab.pair.pair import judge
+from agent_ab.review import marks
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.store.store import Store
 from tests import stored
 
 

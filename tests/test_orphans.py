@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import orphans, process
+from agent_ab import process
 from agent_ab.errors import UserError
 from agent_ab.model import Event
+from agent_ab.session import orphans
 from tests.command import ROOT
 
 START = """
 import os, sys, time
 from pathlib import Path
-from agent_ab import children, orphans
+from agent_ab.session import children, orphans
 
 folder, scratch = map(Path, sys.argv[1:])
 with orphans.Ledger.kept(folder, scratch) as ledger, children.recorded(ledger.note):

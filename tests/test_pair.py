@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Outcome, Pair, PairOutcome, RefusedRequest
-from agent_ab.pair import flips, judge
+from agent_ab.pair.pair import flips, judge
 from tests.builders import attempt, check, checks, exchange, pair, server, timings
 
 BASELINE, CANDIDATE = Arm.BASELINE, Arm.CANDIDATE

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agent_ab.divergence import Story, walk
+from agent_ab.divergence.divergence import Story, walk
+from agent_ab.divergence.parting import Divergence, from_json, rules_used, sentence, to_json
 from agent_ab.model import ExchangeLog
-from agent_ab.parting import Divergence, from_json, rules_used, sentence, to_json
 from tests.conversations import changed, conversation, golden_stories, golden_tokens, words
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import planning
 from agent_ab.errors import UserError
-from agent_ab.policy import Policy
+from agent_ab.gate import planning
+from agent_ab.gate.policy import Policy
 from tests import stored
 from tests.command import here
 

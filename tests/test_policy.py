@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab.errors import UserError
-from agent_ab.policy import Policy, changes, load_policy, shipped_policy, stored_policy
+from agent_ab.gate.policy import Policy, changes, load_policy, shipped_policy, stored_policy
 
 SHIPPED = (files("agent_ab") / "data" / "gate.toml").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import quantise, scripted
+from agent_ab.models import quantise, scripted
 from tests.test_drafts import SCRIPT
 from tests.tiny_task import tiny_task
 

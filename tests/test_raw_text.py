@@ -1,6 +1,6 @@
 from typing import Any
 
-from agent_ab.raw_text import CALL_ENDS, Style, guess, styles, whole
+from agent_ab.judge.raw_text import CALL_ENDS, Style, guess, styles, whole
 from tests.builders import exchange
 
 PLAIN = Style("", "", "", "")

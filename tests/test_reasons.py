@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from agent_ab import reasons
-from agent_ab.gate import Rules, judge
-from agent_ab.policy import Policy
-from agent_ab.verdict import EValues, Needed, Verdict
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict import reasons
+from agent_ab.verdict.verdict import EValues, Needed, Verdict
 from tests.verdicts import pairs, run
 
 POLICY = Policy()

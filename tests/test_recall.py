@@ -2,8 +2,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from agent_ab.judge.recall import Recalled, read, record
 from agent_ab.model import ExchangeLog, Json
-from agent_ab.recall import Recalled, read, record
 from tests.builders import exchange
 
 

@@ -1,7 +1,7 @@
 """The shape of an export is documented, and the documentation is kept."""
 
-from agent_ab import records
-from agent_ab.pair import judge
+from agent_ab.export import records
+from agent_ab.pair.pair import judge
 from tests import data_docs
 from tests.builders import pair
 

@@ -7,8 +7,8 @@ import pytest
 
 from agent_ab.model import Event, PairOutcome
 from agent_ab.paths import RunPaths
-from agent_ab.recovery import CUT_OFF, recover
-from agent_ab.store import Store
+from agent_ab.session.recovery import CUT_OFF, recover
+from agent_ab.store.store import Store
 from tests.run_files import RUN, pair_of, plan_of, write_pair
 
 PAIR = pair_of()

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from agent_ab import judged, rederived
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
+from agent_ab.gate import judged, rederived
+from agent_ab.gate.rederived import JudgeAgain
 from agent_ab.model import Arm, Outcome, SandboxKind
-from agent_ab.rederived import JudgeAgain
 from agent_ab.tasks import digest, load
-from agent_ab.verdict import Decision, Verdict
+from agent_ab.verdict.verdict import Decision, Verdict
 from tests.command import here
 from tests.conftest import ignore
 from tests.judged_again import double_pair, result

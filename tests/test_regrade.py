@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import regrade
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, PairOutcome, RunKind
+from agent_ab.review import regrade
 from tests.command import here
 from tests.conftest import ignore
 from tests.judged_again import PAIR, double_pair, played_double

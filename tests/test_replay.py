@@ -5,8 +5,8 @@ import httpx
 import pytest
 
 from agent_ab.errors import ApparatusError
-from agent_ab.judge_case import Said
-from agent_ab.replay import replay
+from agent_ab.judge.case import Said
+from agent_ab.lossless.replay import replay
 from tests.fakes import verbose_server as fake
 
 

@@ -3,10 +3,10 @@ import io
 import pytest
 from rich.console import Console
 
+from agent_ab.divergence.reply_diff import Token
 from agent_ab.errors import ApparatusError, UserError
+from agent_ab.lossless.replay_pair import by_url, compare_all, data, view
 from agent_ab.model import Arm, Event, ExchangeLog
-from agent_ab.replay_pair import by_url, compare_all, data, view
-from agent_ab.reply_diff import Token
 from agent_ab.requests import Recorded
 from tests.builders import exchange, pair
 from tests.fakes import verbose_server as fake

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_ab.model import Exchange, Json
-from agent_ab.reply_diff import (
+from agent_ab.divergence.reply_diff import (
     Blame,
     End,
     Token,
@@ -18,6 +17,7 @@ from agent_ab.reply_diff import (
     texts,
     tokens_from_reply,
 )
+from agent_ab.model import Exchange, Json
 from tests.builders import exchange, timings
 from tests.conversations import TURNS, conversation, words
 

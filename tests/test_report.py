@@ -7,8 +7,8 @@ from io import StringIO
 from rich.console import Console
 
 from agent_ab.model import AgentEnd, AgentRun, Arm, Outcome, Pair
-from agent_ab.pair import judge
-from agent_ab.report import pair_data, pair_view
+from agent_ab.pair.pair import judge
+from agent_ab.report.report import pair_data, pair_view
 from tests.builders import attempt, pair
 
 

@@ -5,15 +5,15 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from agent_ab import report_run
-from agent_ab.page.compose import Subject
+from agent_ab.report import run
+from agent_ab.report.page.compose import Subject
 from tests import hostile
 from tests.page.runs import played, subject
 
 
 def shown(found: Subject) -> str:
     console = Console(file=StringIO(), width=100, highlight=False)
-    console.print(report_run.view(found))
+    console.print(run.view(found))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -46,14 +46,14 @@ def test_nothing_is_wider_than_the_terminal_whatever_was_written() -> None:
 @pytest.mark.parametrize("form", ("terminal", "markdown"))
 def test_hostile_text_neither_steers_the_terminal_nor_commands_the_runner(form: str) -> None:
     found = hostile.subject()
-    text = shown(found) if form == "terminal" else report_run.markdown(found)
+    text = shown(found) if form == "terminal" else run.markdown(found)
     assert not set(text) & {"\x1b", "\x07", "\u202e", "\u2066", "\x00"}
     assert "##[" not in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
 
 
 def test_markdown_is_tables_with_strangers_words_in_code() -> None:
-    text = report_run.markdown(subject([played(n, candidate=9) for n in range(4)]))
+    text = run.markdown(subject([played(n, candidate=9) for n in range(4)]))
     assert text.startswith("# INCONCLUSIVE (suite)\n")
     assert "| `check-9` | `build-planner` | 1 of 1 |  | 1 | `as the rule says` |" in text
     assert "| `type` | `none` | `draft-mtp` |" in text
@@ -61,7 +61,7 @@ def test_markdown_is_tables_with_strangers_words_in_code() -> None:
 
 
 def test_markdown_of_hostile_text_keeps_its_tables_and_has_no_html_outside_code() -> None:
-    text = report_run.markdown(hostile.subject())
+    text = run.markdown(hostile.subject())
     for line in text.splitlines():
         outside = "".join(line.split("`")[::2]) if "``" not in line else ""
         assert "<script" not in outside and "](" not in outside

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent_ab import reproduce
 from agent_ab.errors import UserError
+from agent_ab.export import reproduce
 from agent_ab.model import Arm, Exchange, ExchangeLog, Pair
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from tests.builders import attempt, exchange, pair, server
 from tests.command import here
 from tests.run_files import played

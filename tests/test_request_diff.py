@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_ab.model import ExchangeLog, Json
-from agent_ab.request_diff import (
+from agent_ab.divergence.request_diff import (
     Leaf,
     Oddity,
     as_sent,
@@ -18,6 +17,7 @@ from agent_ab.request_diff import (
     first_difference,
     odd_requests,
 )
+from agent_ab.model import ExchangeLog, Json
 from tests.conversations import PINNED, SYSTEM, TOOLS, asked, conversation
 
 relaxed = settings(deadline=None, max_examples=50)

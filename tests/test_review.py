@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import marks, review
 from agent_ab.errors import ApparatusError
-from agent_ab.marks import MarkKind
 from agent_ab.model import Arm
-from agent_ab.store import Store
+from agent_ab.review import marks, review
+from agent_ab.review.marks import MarkKind
+from agent_ab.store.store import Store
 from tests.command import ROOT, here
 from tests.conftest import ignore
 from tests.judged_again import PAIR, played_double

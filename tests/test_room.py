@@ -5,9 +5,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab import room
-from agent_ab.memory import GIB, MIB, Free
-from agent_ab.room import Device
+from agent_ab.doctor import room
+from agent_ab.doctor.memory import GIB, MIB, Free
+from agent_ab.doctor.room import Device
 
 LISTED = """Available devices:
   CUDA0: NVIDIA GeForce RTX 3090 (24126 MiB, 23512 MiB free)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from agent_ab.model import Arm
-from agent_ab.pair import judge
-from agent_ab.rows import attempt_rows, pair_from_json, pair_row, pair_to_json
-from agent_ab.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow
+from agent_ab.pair.pair import judge
+from agent_ab.store.rows import attempt_rows, pair_from_json, pair_row, pair_to_json
+from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow
 from tests.builders import attempt, pair
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent_ab.policy import Policy
-from agent_ab.sample import differs, evidence, sample, sides, times
+from agent_ab.gate.policy import Policy
+from agent_ab.gate.sample import differs, evidence, sample, sides, times
 from tests.verdicts import pair, pairs, side
 
 POLICY = Policy()

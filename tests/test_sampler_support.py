@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_ab.sampler_support import (
+from agent_ab.judge.sampler_support import (
     Head,
     Sampler,
     adjusted,

@@ -11,12 +11,12 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import scripted
-from agent_ab.drafts import Target
 from agent_ab.errors import UserError
-from agent_ab.gguf_header import read_header
-from agent_ab.merges import ALPHABET
-from agent_ab.scripted import Array
+from agent_ab.models import scripted
+from agent_ab.models.drafts import Target
+from agent_ab.models.gguf_header import read_header
+from agent_ab.models.merges import ALPHABET
+from agent_ab.models.scripted import Array
 from tests.conftest import ROOT
 
 SCRIPT = """
@@ -173,7 +173,7 @@ def test_a_script_that_says_nothing_of_noise_has_some(root: Path) -> None:
 
 def test_equal_inputs_give_equal_bytes_in_any_process(root: Path) -> None:
     first = model(root).read_bytes()
-    program = "import sys; from pathlib import Path; from agent_ab import scripted; r = Path(sys.argv[1]); "
+    program = "import sys; from pathlib import Path; from agent_ab.models import scripted; r = Path(sys.argv[1]); "
     program += "scripted.generate(r / 'solve.toml', r, r / 'again.gguf')"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", program, str(root)], check=True, env=env)

@@ -11,10 +11,12 @@ import httpx
 import psutil
 import pytest
 
-from agent_ab import engine, process, server
+from agent_ab import process
 from agent_ab.config import ArmSettings, Server, Speculation
+from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
+from agent_ab.models.models import Model
+from agent_ab.server import server
 from tests.fakes import wrap
 
 KEY = "a-secret-key"

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent_ab.config import ArmSettings, Sampling, Server, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.models import DraftModel, Model
-from agent_ab.server_command import Command, command, comparable_environment, environment, refuse_system_config
+from agent_ab.models.models import DraftModel, Model
+from agent_ab.server.command import Command, command, comparable_environment, environment, refuse_system_config
 
 MODEL = Model(Path("/models/m.gguf"), "m" * 64, "qwen35", True, "", 131072)
 FLAGS = (

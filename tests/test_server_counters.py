@@ -1,7 +1,7 @@
 """The counters of both engines, and pages that hold none."""
 
 from agent_ab.model import Drafting
-from agent_ab.server_counters import Counters, read
+from agent_ab.server.counters import Counters, read
 
 VLLM = """# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
 vllm:spec_decode_num_drafts_total{engine="0",model_name="local"} 5.0

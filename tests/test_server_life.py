@@ -7,12 +7,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent_ab import engine, process
+from agent_ab import process
 from agent_ab.config import ArmSettings, Server
+from agent_ab.engine import engine
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Arm
-from agent_ab.models import Model
-from agent_ab.server_life import Life, Lives
+from agent_ab.models.models import Model
+from agent_ab.server.life import Life, Lives
 from tests.fakes import wrap
 
 SETTINGS = ArmSettings(server=Server(context=512))

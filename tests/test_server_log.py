@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_ab import server_log
+from agent_ab.server import log
 
 CANARY = """0.00.223.316 I srv  server_strea: conv_id= (empty=1)
 0.00.223.933 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0
@@ -28,7 +28,7 @@ UNAUTHORIZED = "0.02.224.002 W srv    operator(): unauthorized: Invalid API Key\
 
 
 def counted(text: str) -> int:
-    counter = server_log.request_counter(CANARY)
+    counter = log.request_counter(CANARY)
     assert counter and counter.name == "conv_id lines"
     return counter.count(text)
 
@@ -49,7 +49,7 @@ def test_a_line_that_a_prompt_smuggled_in_does_not_count() -> None:
 
 def test_builds_with_request_lines_are_counted_by_them() -> None:
     old = "srv  log_server_r: request: POST /completion 127.0.0.1 200\nslot launch_slot_: id  0 | task 0 | processing task\n"
-    counter = server_log.request_counter(old)
+    counter = log.request_counter(old)
     assert counter and counter.name == "request lines"
     asked = (
         "srv  log_server_r: request: POST /v1/chat/completions 127.0.0.1 400\n"
@@ -60,10 +60,10 @@ def test_builds_with_request_lines_are_counted_by_them() -> None:
 
 
 def test_other_builds_are_counted_by_launched_tasks() -> None:
-    counter = server_log.request_counter("slot launch_slot_: id  0 | task 0 | processing task\n")
+    counter = log.request_counter("slot launch_slot_: id  0 | task 0 | processing task\n")
     assert counter and counter.name == "launched tasks"
     assert counter.count("slot launch_slot_: id  0 | task -1 | sampler chain: dist\n") == 0
-    assert server_log.request_counter("nothing of use\n") is None
+    assert log.request_counter("nothing of use\n") is None
 
 
 def test_the_servers_words_about_speculation_are_found_without_their_timestamps() -> None:
@@ -71,12 +71,12 @@ def test_the_servers_words_about_speculation_are_found_without_their_timestamps(
 0.00.031.355 W spec common_specu: synthetic speculative acceptance is enabled for benchmarking; generated output is not valid
 0.00.031.387 I spec common_specu: synthetic acceptance: n_max = 3, mean length = 4.000000, rates = [1, 1, 1]
 """
-    assert server_log.speculation_types(text) == ("draft-mtp",)
-    assert server_log.speculation_line(text) == (
+    assert log.speculation_types(text) == ("draft-mtp",)
+    assert log.speculation_line(text) == (
         "adding speculative implementation 'draft-mtp' | "
         "synthetic acceptance: n_max = 3, mean length = 4.000000, rates = [1, 1, 1]"
     )
-    assert server_log.speculation_line(CHAT) == "" and server_log.speculation_types(CHAT) == ()
+    assert log.speculation_line(CHAT) == "" and log.speculation_types(CHAT) == ()
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_the_servers_words_about_speculation_are_found_without_their_timestamps(
     ],
 )  # fmt: skip
 def test_an_end_is_explained_in_words(code: int, text: str, words: str) -> None:
-    assert words in server_log.explain_exit(code, text)
+    assert words in log.explain_exit(code, text)
 
 
 def test_the_first_error_lines_are_quoted_without_timestamps() -> None:
     text = "0.00.1 I fine\n0.00.2 E first: bad\n0.00.3 E second: worse\n0.00.4 I cleaning up\n0.00.5 E third\n0.00.6 E fourth\n"
-    assert server_log.explain_exit(1, text) == "status 1: first: bad | second: worse | third"
+    assert log.explain_exit(1, text) == "status 1: first: bad | second: worse | third"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent_ab.server_proof import Seen, judge
+from agent_ab.server.proof import Seen, judge
 
 PLAIN = Seen(13, None, None, False, (), "", {}, "")
 MTP = Seen(13, 9, 4, True, ("draft-mtp",), "adding speculative implementation 'draft-mtp'", {}, "")

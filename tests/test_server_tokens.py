@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from agent_ab import server_tokens
 from agent_ab.model import Json
+from agent_ab.server import tokens
 
 
 def client(reply: Json, status: int = 200) -> httpx.Client:
@@ -29,17 +29,17 @@ def client(reply: Json, status: int = 200) -> httpx.Client:
     ids=["byte-level", "as it reads", "sentencepiece", "half a character", "nothing"],
 )
 def test_a_token_is_the_part_of_the_text_that_it_stands_for(spelt: list[str], text: str, cut: list[str]) -> None:
-    assert server_tokens.pieces(spelt, text) == cut
+    assert tokens.pieces(spelt, text) == cut
 
 
 @pytest.mark.parametrize("spelt", [["other"], ["hello"], ["hello", " world", "!"], [""]])
 def test_tokens_that_do_not_come_to_the_text_are_refused(spelt: list[str]) -> None:
-    assert server_tokens.pieces(spelt, "hello world") is None
+    assert tokens.pieces(spelt, "hello world") is None
 
 
 def test_vllms_answer_becomes_llama_servers() -> None:
     with client({"count": 2, "tokens": [296, 302], "token_strs": ["hello", "\u0120world"]}) as asked:
-        assert server_tokens.from_vllm(asked, "hello world", "local") == {
+        assert tokens.from_vllm(asked, "hello world", "local") == {
             "tokens": [{"id": 296, "piece": "hello"}, {"id": 302, "piece": " world"}]
         }
 
@@ -47,11 +47,11 @@ def test_vllms_answer_becomes_llama_servers() -> None:
 def test_a_server_without_the_question_has_no_cut() -> None:
     for reply, status in (({"error": "no"}, 404), ({"tokens": [1, 2]}, 200), ([], 200)):
         with client(reply, status) as asked:
-            assert server_tokens.from_vllm(asked, "hello", "local") is None
-            assert server_tokens.from_llama(asked, "hello") is None
+            assert tokens.from_vllm(asked, "hello", "local") is None
+            assert tokens.from_llama(asked, "hello") is None
 
 
 def test_llama_servers_answer_is_taken_as_it_is() -> None:
     reply = {"tokens": [{"id": 1, "piece": "hello"}]}
     with client(reply) as asked:
-        assert server_tokens.from_llama(asked, "hello") == reply
+        assert tokens.from_llama(asked, "hello") == reply

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import process, server_watch
+from agent_ab import process
 from agent_ab.errors import ApparatusError
-from agent_ab.server_watch import StallWatch, Usage
+from agent_ab.server import watch as server_watch
+from agent_ab.server.watch import StallWatch, Usage
 
 
 def test_a_free_port_is_free_and_a_taken_one_is_named() -> None:

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import models, serving
-from agent_ab.attached import Attached
 from agent_ab.config import ArmSettings, Server
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
 from agent_ab.model import Event
-from agent_ab.vllm_engine import Vllm
+from agent_ab.models import models
+from agent_ab.server import serving
+from agent_ab.server.attached import Attached
+from agent_ab.vllm.engine import Vllm
 
 LLAMA = Engine(Path("/b/llama-server"), "e" * 64, "b7", frozenset(), ("none",), "PATH")
 VLLM = Vllm(Path("/b/vllm"), "0.32.0", "f" * 64, frozenset(), "PATH")

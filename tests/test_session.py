@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab.errors import UserError
-from agent_ab.session import playing, session
+from agent_ab.session.session import playing, session
 from tests.command import ROOT
 from tests.conftest import ignore
 
@@ -19,7 +19,7 @@ import sys, time
 from pathlib import Path
 from agent_ab import process
 from agent_ab.model import Event
-from agent_ab.session import playing
+from agent_ab.session.session import playing
 
 def say(event: Event) -> None:
     print(event.message, flush=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent_ab.gate import Rules, judge
-from agent_ab.policy import Policy
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.policy import Policy
 from agent_ab.stats.eprocess import Side
 from tests import simulated
 from tests.simulated import Truth, draw, shares

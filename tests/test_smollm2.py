@@ -7,9 +7,9 @@ import gguf
 import numpy as np
 import pytest
 
-from agent_ab import models, smollm2
 from agent_ab.errors import UserError
 from agent_ab.model import Event
+from agent_ab.models import models, smollm2
 from tests.conftest import ignore
 
 WIDTH, HEADS, KV_HEADS, LAYERS, VOCABULARY = 32, 4, 2, 2, 8

@@ -12,9 +12,9 @@ from sqlalchemy import event
 
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import NOT_PLAYED, Arm, ExchangeLog, Outcome, PairOutcome, RefusedRequest
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from agent_ab.schedule import digest
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.builders import attempt, exchange, pair
 
 
@@ -77,7 +77,7 @@ def test_a_pair_of_an_unknown_run_is_refused(store: Store) -> None:
 def test_the_database_is_in_wal_mode_and_carries_its_schema_version(store: Store) -> None:
     with sqlite3.connect(store.path) as connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
-        steps = sorted(path.name[:4] for path in (files("agent_ab") / "migrations/versions").iterdir())
+        steps = sorted(path.name[:4] for path in (files("agent_ab.store") / "migrations/versions").iterdir())
         assert connection.execute("select version_num from alembic_version").fetchone() == (steps[-1],)
     connection.close()
 

@@ -9,12 +9,12 @@ import pytest
 
 from agent_ab.config import Profile, SeedOrder
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, RunStatus, SeedMode
 from agent_ab.paths import RunPaths
-from agent_ab.policy import Policy
 from agent_ab.schedule import digest
-from agent_ab.store import Store
-from agent_ab.suite_plan import FORMAT, Asked, Suite, asked_of, begin_or_resume
+from agent_ab.store.store import Store
+from agent_ab.suite.plan import FORMAT, Asked, Suite, asked_of, begin_or_resume
 
 PROFILE = Profile(
     name="p",

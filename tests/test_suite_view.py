@@ -7,10 +7,10 @@ from rich.console import Console, RenderableType
 
 from agent_ab.config import SeedOrder
 from agent_ab.model import Arm, Outcome, PairOutcome
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
 from agent_ab.schedule import Grid, Tried, standing
-from agent_ab.store import PairState, RunRecord, RunSummary, VoidTry
-from agent_ab.suite_view import (
+from agent_ab.store.store import PairState, RunRecord, RunSummary, VoidTry
+from agent_ab.suite.view import (
     headline,
     opening,
     pair_line,

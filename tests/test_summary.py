@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from agent_ab.divergence.parting import Kind
 from agent_ab.model import AgentEnd, AgentRun, Arm, Outcome, PairOutcome
-from agent_ab.pair import judge
-from agent_ab.parting import Kind
-from agent_ab.summary import bin_edge, bin_of, counts, summarise, timed_out
+from agent_ab.pair.pair import judge
+from agent_ab.report.summary import bin_edge, bin_of, counts, summarise, timed_out
 from tests.builders import attempt, pair
 from tests.page.runs import TASKS, played
 

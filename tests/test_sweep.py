@@ -7,7 +7,7 @@ import pytest
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
 from agent_ab.model import Arm
-from agent_ab.sweep import parse
+from agent_ab.suite.sweep import parse
 from tests.command import ROOT
 
 PROFILE = load_profile("scripted-thinking", ROOT / "profiles")

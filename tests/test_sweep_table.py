@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from agent_ab.model import Arm, ExchangeLog, Outcome, Pair, PairOutcome, Patch
-from agent_ab.sweep_table import At, data, row, sign_test, view, words
+from agent_ab.suite.sweep_table import At, data, row, sign_test, view, words
 from tests.builders import attempt, exchange, pair
 
 B, C = Arm.BASELINE, Arm.CANDIDATE

@@ -1,4 +1,4 @@
-from agent_ab.symptoms import Symptoms, count, from_json, rows, to_json
+from agent_ab.judge.symptoms import Symptoms, count, from_json, rows, to_json
 from tests.builders import exchange, timings
 
 

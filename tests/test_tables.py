@@ -7,8 +7,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 from sqlmodel import SQLModel
 
-from agent_ab import tables
-from agent_ab.store import Store
+from agent_ab.store import tables
+from agent_ab.store.store import Store
 
 
 def test_the_models_and_the_migrations_describe_the_same_tables(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from agent_ab import snapshot
 from agent_ab.errors import ApparatusError
-from agent_ab.thaw import thawed
+from agent_ab.review.thaw import thawed
 
 
 def crafted(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:

@@ -1,7 +1,7 @@
 """Exchanges as turns that a person can read."""
 
+from agent_ab.divergence.transcript import Said, turns
 from agent_ab.model import ExchangeLog
-from agent_ab.transcript import Said, turns
 from tests.conversations import TURNS, asked, conversation, golden
 
 

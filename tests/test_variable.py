@@ -8,8 +8,8 @@ import pytest
 
 from agent_ab.config import ArmSettings
 from agent_ab.model import Arm, Attempt, ExchangeLog, ProofLine, ServerFacts
-from agent_ab.pair import judge
-from agent_ab.variable import VARIABLES, first_digest, named, one_variable, same_world
+from agent_ab.pair.pair import judge
+from agent_ab.pair.variable import VARIABLES, first_digest, named, one_variable, same_world
 from proxy.ledger import Ledger
 from proxy.pins import Settings
 from tests.builders import attempt, exchange, pair, server

@@ -3,9 +3,9 @@
 import json
 from dataclasses import fields
 
-from agent_ab.gate import Rules, judge
-from agent_ab.policy import Policy
-from agent_ab.verdict import EXIT_STATUS, SCHEMA, Decision, Verdict, to_json
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict.verdict import EXIT_STATUS, SCHEMA, Decision, Verdict, to_json
 from tests.verdicts import pair, run
 
 POLICY = Policy()

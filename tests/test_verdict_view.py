@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from agent_ab.gate import Rules, judge
-from agent_ab.policy import Policy
-from agent_ab.verdict import Interval
-from agent_ab.verdict_view import figures, interval, p_value, view
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict.verdict import Interval
+from agent_ab.verdict.view import figures, interval, p_value, view
 from tests.verdicts import pair, pairs, run
 
 POLICY = Policy()

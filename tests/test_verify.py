@@ -7,7 +7,7 @@ import pytest
 
 from agent_ab import workspace
 from agent_ab.model import Task
-from agent_ab.verify import foreign_history, variants
+from agent_ab.verify.verify import foreign_history, variants
 from tests.tiny_task import REFERENCE, tiny_task
 
 

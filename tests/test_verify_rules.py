@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab.model import CheckResult, CheckStatus, Json, Task
-from agent_ab.verify_rules import (
+from agent_ab.verify.rules import (
     Evidence,
     Fault,
     Kind,

@@ -7,9 +7,9 @@ from dataclasses import replace
 from rich.console import Console
 
 from agent_ab.model import CheckStatus
-from agent_ab.verify import TaskVerification
-from agent_ab.verify_rules import Evidence, Kind, VariantRun, judge
-from agent_ab.verify_view import data, table
+from agent_ab.verify.rules import Evidence, Kind, VariantRun, judge
+from agent_ab.verify.verify import TaskVerification
+from agent_ab.verify.view import data, table
 from tests.test_verify_rules import LIMITS, MUTANTS, REFERENCE, START, TASK, mutant
 
 

@@ -8,13 +8,13 @@ import httpx
 import psutil
 import pytest
 
-from agent_ab import vllm
 from agent_ab.config import ArmSettings, Server, Speculation
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
-from agent_ab.server_watch import free_port
-from agent_ab.vllm_command import OPTIONAL
-from agent_ab.vllm_engine import Vllm
+from agent_ab.models.models import Model
+from agent_ab.server.watch import free_port
+from agent_ab.vllm import vllm
+from agent_ab.vllm.command import OPTIONAL
+from agent_ab.vllm.engine import Vllm
 from tests.fakes import wrap
 from tests.test_vllm_model import TRUNK, directory
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from agent_ab import vllm_command
 from agent_ab.config import ArmSettings, Draft, Server, Speculation
 from agent_ab.errors import UserError
-from agent_ab.variable import named
-from agent_ab.vllm_command import OPTIONAL, Command, Own
+from agent_ab.pair.variable import named
+from agent_ab.vllm import command as vllm_command
+from agent_ab.vllm.command import OPTIONAL, Command, Own
 
 BINARY = Path("/opt/vllm/bin/vllm")
 ALL = frozenset(OPTIONAL)

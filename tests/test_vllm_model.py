@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_ab import vllm_model
 from agent_ab.errors import UserError
+from agent_ab.vllm import model
 
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -32,36 +32,36 @@ def directory(path: Path, *names: str, **config: Any) -> Path:
 
 
 def test_a_directory_tells_its_class_its_size_and_its_context(tmp_path: Path) -> None:
-    found = vllm_model.read(directory(tmp_path / "m", *TRUNK))
+    found = model.read(directory(tmp_path / "m", *TRUNK))
     assert (found.architecture, found.context, found.weights.size) == ("LlamaForCausalLM", 2048, 12)
     assert found.kv_bytes(1024) == 2 * 2 * 2 * 1 * 32 * 1024
 
 
 def test_linear_layers_cache_nothing(tmp_path: Path) -> None:
     hybrid = directory(tmp_path / "m", *TRUNK, layer_types=["linear_attention", "full_attention"])
-    assert vllm_model.read(hybrid).kv_bytes(1024) == 2 * 2 * 1 * 1 * 32 * 1024
+    assert model.read(hybrid).kv_bytes(1024) == 2 * 2 * 1 * 1 * 32 * 1024
 
 
 @pytest.mark.parametrize("key", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
 @pytest.mark.parametrize("tensor", ["mtp.fc.weight", "model.layers.2.eh_proj.weight"])
 def test_mtp_layers_are_announced_and_there(tmp_path: Path, key: str, tensor: str) -> None:
-    assert vllm_model.read(directory(tmp_path / "m", *TRUNK, tensor, **{key: 1})).without_mtp() == ""
+    assert model.read(directory(tmp_path / "m", *TRUNK, tensor, **{key: 1})).without_mtp() == ""
 
 
 def test_the_text_part_of_a_model_that_sees_is_what_counts(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", *TRUNK, "mtp.fc.weight", text_config={"mtp_num_hidden_layers": 1})
-    assert vllm_model.read(path).without_mtp() == ""
+    assert model.read(path).without_mtp() == ""
 
 
 def test_without_mtp_the_reason_says_whether_it_was_ever_there(tmp_path: Path) -> None:
-    assert "announces no MTP layer" in vllm_model.read(directory(tmp_path / "a", *TRUNK)).without_mtp()
-    stripped = vllm_model.read(directory(tmp_path / "b", *TRUNK, num_nextn_predict_layers=1))
+    assert "announces no MTP layer" in model.read(directory(tmp_path / "a", *TRUNK)).without_mtp()
+    stripped = model.read(directory(tmp_path / "b", *TRUNK, num_nextn_predict_layers=1))
     assert "its weights hold none" in stripped.without_mtp()
 
 
 def complaint(path: Path) -> str:
     with pytest.raises(UserError) as caught:
-        vllm_model.read(path)
+        model.read(path)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -84,17 +84,17 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
 
 def test_the_chat_template_is_the_named_one_or_the_directorys_own(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", *TRUNK)
-    none = vllm_model.template_sha256(path, "")
+    none = model.template_sha256(path, "")
     (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": "{{ x }}"}))
-    inside = vllm_model.template_sha256(path, "")
+    inside = model.template_sha256(path, "")
     (path / "chat_template.jinja").write_text("{{ y }}")
-    own = vllm_model.template_sha256(path, "")
+    own = model.template_sha256(path, "")
     (tmp_path / "named.jinja").write_text("{{ z }}")
-    assert len({none, inside, own, vllm_model.template_sha256(path, str(tmp_path / "named.jinja"))}) == 4
+    assert len({none, inside, own, model.template_sha256(path, str(tmp_path / "named.jinja"))}) == 4
 
 
 def test_all_that_decides_what_it_says_is_hashed(tmp_path: Path) -> None:
     path = directory(tmp_path / "m", *TRUNK)
     (path / "tokenizer.json").write_text("{}")
     (path / "README.md").write_text("")
-    assert [file.name for file in vllm_model.files_of(path)] == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert [file.name for file in model.files_of(path)] == ["config.json", "model.safetensors", "tokenizer.json"]

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from agent_ab import vllm_proof
 from agent_ab.model import Json
-from agent_ab.server_counters import Counters
-from agent_ab.vllm_proof import Asked, Seen
+from agent_ab.server.counters import Counters
+from agent_ab.vllm import proof
+from agent_ab.vllm.proof import Asked, Seen
 
 NONE = "speculative_config=None"
 NGRAM = "speculative_config=SpeculativeConfig(method='ngram', model=None, num_spec_tokens=3)"
@@ -39,7 +39,7 @@ SEEN = Seen(
 
 
 def test_the_server_that_was_asked_for_has_no_fault() -> None:
-    assert vllm_proof.identity_fault(ASKED, SEEN) == "" and vllm_proof.caching_fault(SEEN) == ""
+    assert proof.identity_fault(ASKED, SEEN) == "" and proof.caching_fault(SEEN) == ""
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_the_server_that_was_asked_for_has_no_fault() -> None:
     ],
 )
 def test_another_server_is_told_from_the_one_asked_for(asked: Asked, words: str) -> None:
-    assert words in vllm_proof.identity_fault(asked, SEEN)
+    assert words in proof.identity_fault(asked, SEEN)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_another_server_is_told_from_the_one_asked_for(asked: Asked, words: str)
     ],
 )
 def test_a_prefix_cache_that_is_not_shown_to_be_off_is_a_fault(seen: Seen, words: str) -> None:
-    assert words in vllm_proof.caching_fault(seen)
+    assert words in proof.caching_fault(seen)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_prefix_cache_that_is_not_shown_to_be_off_is_a_fault(seen: Seen, words
     ],
 )
 def test_the_declared_speculation_is_shown_or_its_lack_is_named(declared: str, seen: Seen, missing: str) -> None:
-    found = vllm_proof.judge(declared, seen)
+    found = proof.judge(declared, seen)
     assert found.proven is not bool(missing) and missing in found.sentence and found.sentence.startswith(declared)
 
 
@@ -97,7 +97,7 @@ def test_requests_are_counted_by_the_access_log_whatever_came_of_them() -> None:
         'INFO:     127.0.0.1:44298 - "GET /metrics HTTP/1.1" 200 OK\n'
         'INFO:     127.0.0.1:51344 - "POST /tokenize HTTP/1.1" 200 OK\n'
     )
-    assert vllm_proof.requests(text) == 2
+    assert proof.requests(text) == 2
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_requests_are_counted_by_the_access_log_whatever_came_of_them() -> None:
     ],
 )  # fmt: skip
 def test_the_end_is_explained_by_its_cause_and_not_by_what_followed(code: int, text: str, words: str) -> None:
-    assert words in vllm_proof.explain_exit(code, text)
+    assert words in proof.explain_exit(code, text)

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agent_ab import scripted, vllm_model, vllm_scripted
 from agent_ab.model import Task
-from agent_ab.vocabulary import END, control
+from agent_ab.models import scripted
+from agent_ab.models.vocabulary import END, control
+from agent_ab.vllm import model
+from agent_ab.vllm import scripted as vllm_scripted
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def weights(path: Path) -> dict[str, np.ndarray]:
 
 
 def test_it_is_a_whole_llama_directory(made: Path) -> None:
-    found = vllm_model.read(made)
+    found = model.read(made)
     assert found.architecture == "LlamaForCausalLM" and found.context == vllm_scripted.CONTEXT
     names = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"}
     assert {file.name for file in made.iterdir()} == names | {"chat_template.jinja"}

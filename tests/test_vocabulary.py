@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_ab.errors import UserError
-from agent_ab.merges import ALPHABET, learn_merges
-from agent_ab.vocabulary import END, Vocabulary, control, cut_all, lines_of
+from agent_ab.models.merges import ALPHABET, learn_merges
+from agent_ab.models.vocabulary import END, Vocabulary, control, cut_all, lines_of
 
 CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "python3 -m unittest"}}\n</tool_call>'
 

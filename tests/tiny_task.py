@@ -8,7 +8,7 @@ from pathlib import Path
 from agent_ab import tasks, workspace
 from agent_ab.errors import UserError
 from agent_ab.model import Task
-from agent_ab.verify_rules import Limits
+from agent_ab.verify.rules import Limits
 
 LIMITS = Limits(checks=2, probes=1)
 START = "def add(a, b):\n    return a\n\n\ndef double(a):\n    return a * 2\n"

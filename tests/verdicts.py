@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from agent_ab.gate.observations import Observation, RunFacts, Side
 from agent_ab.model import Arm, PairOutcome
-from agent_ab.observations import Observation, RunFacts, Side
 
 TASKS = ("build-planner", "csv-ledger", "expiring-cache", "transfer-repair")
 

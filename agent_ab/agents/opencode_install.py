@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab import process
-from agent_ab.build_steps import cpu_features
-from agent_ab.engine import cache_dir
+from agent_ab.engine.build_steps import cpu_features
+from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import UserError
 from agent_ab.files import locked
 from agent_ab.model import Event, Observer

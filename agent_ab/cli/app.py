@@ -18,7 +18,7 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.wording import visible
 
 if TYPE_CHECKING:
-    from agent_ab.store import Store
+    from agent_ab.store.store import Store
 
 COMMANDS = {
     "pair": "pairs",
@@ -113,7 +113,7 @@ def _options(
 
 def open_store(db: Path) -> "Store":
     """Return the existing database at `db`. Raises UserError."""
-    from agent_ab.store import Store
+    from agent_ab.store.store import Store
 
     if not db.is_file():
         raise UserError(f"{db}: no such database; `agent-ab pair --task transfer-repair` makes one")

@@ -7,24 +7,26 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import engine, suite, suite_plan
 from agent_ab import run as single
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
 from agent_ab.cli.options import require_parents, with_flags
 from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
 from agent_ab.config import load_profile
+from agent_ab.engine import engine
+from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, RunKind, RunStatus, SandboxKind
 from agent_ab.paths import RunPaths
-from agent_ab.policy import load_policy
 from agent_ab.progress import Progress
-from agent_ab.session import playing
-from agent_ab.store import Store
-from agent_ab.suite_plan import Asked
+from agent_ab.session.session import playing
+from agent_ab.store.store import Store
+from agent_ab.suite import plan as suite_plan
+from agent_ab.suite import suite
+from agent_ab.suite.plan import Asked
 from agent_ab.wording import percent, plain_line
 
 if TYPE_CHECKING:
-    from agent_ab.noise import Noise
-    from agent_ab.verdict import ControlState
+    from agent_ab.gate.noise import Noise
+    from agent_ab.verdict.verdict import ControlState
 
 ProfileName = Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")]
 TaskNames = Annotated[str, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")]
@@ -61,8 +63,8 @@ def aa(
 
     Example: agent-ab aa --profile cpu-demo --repeats 4
     """
-    from agent_ab import controls, judged, noise
-    from agent_ab.observed import observed
+    from agent_ab.gate import controls, judged, noise
+    from agent_ab.gate.observed import observed
 
     asked = Asked(
         profile=controls.against_itself(with_flags(load_profile(profile, profiles_dir), "", sandbox)),
@@ -116,9 +118,9 @@ def controls(
 
     Example: agent-ab controls --profile scripted-solve
     """
-    from agent_ab import controls as arms
-    from agent_ab import judged
-    from agent_ab.observed import observed
+    from agent_ab.gate import controls as arms
+    from agent_ab.gate import judged
+    from agent_ab.gate.observed import observed
 
     chosen = with_flags(load_profile(profile, profiles_dir), "", sandbox)
     names, order, rules = tasks_asked(tasks_, tasks_dir), seeds_asked(seeds, seeds_file), load_policy(policy)
@@ -158,7 +160,7 @@ def _note_unavailable(
     asked: Asked, why: str, store: Store, runs_dir: Path, tasks_dir: Path, progress: Progress
 ) -> None:
     """Store that there are no controls for this plan, so that the verdict can say why."""
-    from agent_ab import judged
+    from agent_ab.gate import judged
 
     plan = {**suite_plan.make_ready(asked, tasks_dir, progress).plan, judged.UNAVAILABLE: why}
     paths = single.begin(runs_dir, store, asked.profile.name, plan, RunKind.CONTROLS, blocks=0)

@@ -6,15 +6,17 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import bench_loop, bench_plot, bench_record, bench_requests, bench_view, methods, tasks
-from agent_ab.bench_result import Plan
-from agent_ab.bench_stats import ALL, Row
+from agent_ab import tasks
+from agent_ab.bench import loop, methods, plot, record, view
+from agent_ab.bench import requests as bench_requests
+from agent_ab.bench.result import Plan
+from agent_ab.bench.stats import ALL, Row
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
 from agent_ab.config import load_profile
 from agent_ab.errors import UserError
 from agent_ab.model import Task
 from agent_ab.progress import Progress
-from agent_ab.session import session
+from agent_ab.session.session import session
 
 EACH, TOKENS = 1, 64
 """Requests of a class and tokens of a reply with which five methods take less than ten minutes on two cores."""
@@ -70,22 +72,22 @@ def bench(
         seed=seed,
         limit_s=max_minutes * 60 or None,
     )
-    earlier = bench_record.rows(runs_dir / against) if against else ()
+    earlier = record.rows(runs_dir / against) if against else ()
     _play(plan, loaded, _new_folder(runs_dir), earlier, as_json)
 
 
 def _play(plan: Plan, task: Task | None, folder: Path, earlier: tuple[Row, ...], as_json: bool) -> None:
     with Progress(err) as progress, session(progress):
-        result = bench_loop.play(plan, task, folder, progress)
+        result = loop.play(plan, task, folder, progress)
     dropped = [name for name, standing in result.standings.items() if standing.not_applied]
     subtitle = f"{plan.profile.name}, {result.facts['model']}, {len(plan.requests)} requests a round"
-    (folder / "bench.svg").write_text(bench_plot.plot(result.rows, subtitle, dropped), encoding="utf-8")
-    bench_record.save(folder, bench_view.data(result))
-    compared = bench_view.agreement(result.rows, earlier)
+    (folder / "bench.svg").write_text(plot.plot(result.rows, subtitle, dropped), encoding="utf-8")
+    record.save(folder, view.data(result))
+    compared = view.agreement(result.rows, earlier)
     if as_json:
-        print_json(bench_view.data(result) | {"folder": str(folder), "agreement": compared})
+        print_json(view.data(result) | {"folder": str(folder), "agreement": compared})
     else:
-        out.print(bench_view.view(result, str(folder)))
+        out.print(view.view(result, str(folder)))
         for line in compared:
             out.print(f"  {line}")
     if not [row for row in result.rows if row.kind == ALL and row.decode_ratio]:

@@ -9,10 +9,10 @@ from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, a
 from agent_ab.cli.options import require_parents
 from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
 from agent_ab.config import Profile, load_profile
-from agent_ab.policy import load_policy
+from agent_ab.gate.policy import load_policy
 from agent_ab.progress import Progress
-from agent_ab.session import playing
-from agent_ab.suite_plan import Asked
+from agent_ab.session.session import playing
+from agent_ab.suite.plan import Asked
 
 
 @app.command()
@@ -39,8 +39,8 @@ def blocks(
     Example: agent-ab blocks --profile scripted-three-arms --seeds 1,2,3,4,5
     """
     # Brings scipy with it.
-    from agent_ab import blocks as playing_blocks
-    from agent_ab import blocks_view
+    from agent_ab.suite import blocks as playing_blocks
+    from agent_ab.suite import blocks_view
 
     chosen = load_profile(profile, profiles_dir)
     tasks, orders, rules = tasks_asked(tasks_, tasks_dir), seeds_asked(seeds, seeds_file), load_policy(policy)

@@ -14,20 +14,21 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import bundle as bundles
-from agent_ab import ctrf as ctrf_report
-from agent_ab import eval_log as inspect_log
-from agent_ab import export as exports
-from agent_ab import records, snapshot
-from agent_ab import reproduce as reproduction
+from agent_ab import snapshot
 from agent_ab.cli.app import AsJson, Db, RunsDir, app, err, open_store, out, print_json
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
+from agent_ab.export import bundle as bundles
+from agent_ab.export import ctrf as ctrf_report
+from agent_ab.export import eval_log as inspect_log
+from agent_ab.export import export as exports
+from agent_ab.export import records
+from agent_ab.export import reproduce as reproduction
 from agent_ab.files import appearing
 from agent_ab.model import Arm, RunKind
 from agent_ab.paths import RunPaths
-from agent_ab.store import Store
-from agent_ab.verdict import Verdict, to_json
+from agent_ab.store.store import Store
+from agent_ab.verdict.verdict import Verdict, to_json
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
 
@@ -185,7 +186,7 @@ def _keep(unpacked: Path, target: Path) -> None:
 
 
 def _verdict(store: Store, run_id: str) -> Verdict:
-    from agent_ab import judged
+    from agent_ab.gate import judged
 
     return judged.verdict_of(store, run_id)
 

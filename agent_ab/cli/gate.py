@@ -14,14 +14,14 @@ from rich.table import Table
 from agent_ab.cli.app import ROOT, AsJson, Db, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.config import Sandbox
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import Policy, load_policy
 from agent_ab.model import RunKind, SandboxKind
-from agent_ab.policy import Policy, load_policy
 from agent_ab.progress import Progress
-from agent_ab.store import Store
-from agent_ab.verdict import Verdict, to_json
+from agent_ab.store.store import Store
+from agent_ab.verdict.verdict import Verdict, to_json
 
 if TYPE_CHECKING:
-    from agent_ab.planning import PlannedSize
+    from agent_ab.gate.planning import PlannedSize
 
 PolicyFile = Annotated[
     Path | None, typer.Option(help="A gate.toml; by default the policy that the run was planned by.")
@@ -64,15 +64,15 @@ def gate(
     if as_json:
         print_json(to_json(verdict))
     else:
-        from agent_ab import verdict_view
+        from agent_ab.verdict import view
 
-        out.print(verdict_view.view(verdict))
+        out.print(view.view(verdict))
     if verdict.exit_status:
         raise typer.Exit(verdict.exit_status)
 
 
 def _from_database(run: str | None, policy: Policy | None, db: Path) -> Verdict:
-    from agent_ab import judged
+    from agent_ab.gate import judged
 
     store = open_store(db)
     try:
@@ -84,7 +84,7 @@ def _from_database(run: str | None, policy: Policy | None, db: Path) -> Verdict:
 def _from_evidence(
     run: str | None, policy: Policy | None, runs_dir: Path, again: tuple[Path, SandboxKind] | None
 ) -> Verdict:
-    from agent_ab import judged, rederived
+    from agent_ab.gate import judged, rederived
 
     found = rederived.records(runs_dir)
     names = [record.id for record in found]
@@ -98,7 +98,7 @@ def _from_evidence(
 
 
 def _write_files(verdict: Verdict, junit_file: Path | None, markdown_file: Path | None) -> None:
-    from agent_ab import ci, junit
+    from agent_ab.verdict import ci, junit
 
     if junit_file:
         _write(junit_file, junit.junit(verdict), "w", "--junit")
@@ -130,7 +130,7 @@ def import_results(
 
     Example: agent-ab import agent_ab/data/published_experiment.toml --db p.db && agent-ab gate --db p.db
     """
-    from agent_ab import imported
+    from agent_ab.gate import imported
 
     if not db.absolute().parent.is_dir():
         raise UserError(f"--db {db}: its parent directory does not exist")
@@ -165,7 +165,7 @@ def plan(
 
     Example: agent-ab plan --sd 0.32 --pair-minutes 10
     """
-    from agent_ab import planning
+    from agent_ab.gate import planning
 
     rules = load_policy(policy)
     found = planning.from_aa(db, aa, rules) if sd is None else planning.Basis(sd, None, None, "given")

@@ -7,20 +7,21 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import lossless as measuring
-from agent_ab import lossless_view, replay_pair, requests, tasks
+from agent_ab import requests, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.options import seed_number
 from agent_ab.config import Profile, load_profile, nearest
+from agent_ab.divergence.reply_diff import Token, tokens_from_reply
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
-from agent_ab.lossless import Question
+from agent_ab.lossless import lossless as measuring
+from agent_ab.lossless import replay_pair, view
+from agent_ab.lossless.lossless import Question
 from agent_ab.model import Arm, Pair, Task
 from agent_ab.paths import RunPaths
 from agent_ab.progress import Progress
-from agent_ab.reply_diff import Token, tokens_from_reply
 from agent_ab.requests import Recorded
-from agent_ab.session import session
+from agent_ab.session.session import session
 
 PairName = Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it.")]
 
@@ -67,12 +68,12 @@ def lossless(
         arms = measuring.prepare(chosen, _task(name or task, tasks_dir, chosen), progress)
         folder = _folder(runs_dir, "lossless")
         result = measuring.measure(arms, question, folder, progress)
-    data = lossless_view.data(result)
+    data = view.data(result)
     (folder / "lossless.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     if as_json:
         print_json({**data, "evidence": str(folder)})
     else:
-        out.print(lossless_view.view(result))
+        out.print(view.view(result))
         out.print(f"\nevidence   {folder}", soft_wrap=True)
     if result.lossy or result.undecided:
         raise typer.Exit(1 if result.lossy else 3)

@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from agent_ab import doctor as examination
-from agent_ab import serving
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, app, err, out, print_json
 from agent_ab.config import Profile, load_profile
-from agent_ab.engine import Engine
+from agent_ab.doctor import doctor as examination
+from agent_ab.doctor.findings import Finding
+from agent_ab.doctor.memory import GIB
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.findings import Finding
-from agent_ab.memory import GIB
 from agent_ab.model import Arm, Event, Outcome, Pair
 from agent_ab.progress import Progress
+from agent_ab.server import serving
 
 STARTING = ("server", "proxy", "sandbox")
 """Steps whose failure is the machine's, or the profile's, and never the model's."""

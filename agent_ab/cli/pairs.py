@@ -6,17 +6,19 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from agent_ab import diff_view, report, run, tasks
+from agent_ab import run, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined, explain_void
 from agent_ab.cli.options import require_parents, seed_number, with_flags
 from agent_ab.cli.suite import show_run
 from agent_ab.config import load_profile, load_seeds, nearest
+from agent_ab.divergence import view
 from agent_ab.errors import UserError
 from agent_ab.model import Pair, SandboxKind
 from agent_ab.progress import Progress
+from agent_ab.report import report
 from agent_ab.schedule import plan_pair
-from agent_ab.session import playing
+from agent_ab.session.session import playing
 
 
 @app.command()
@@ -84,9 +86,9 @@ def diff(
     """
     found = run.diff_of(_stored(name, db), runs_dir)
     if as_json:
-        print_json(diff_view.data(found))
+        print_json(view.data(found))
     else:
-        out.print(diff_view.view(found, full=full))
+        out.print(view.view(found, full=full))
 
 
 @app.command()

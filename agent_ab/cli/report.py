@@ -14,8 +14,8 @@ import typer
 
 from agent_ab.cli.app import Db, RunsDir, app, err, open_store, out, print_json
 from agent_ab.errors import UserError
-from agent_ab.store import Store
-from agent_ab.verdict import to_json
+from agent_ab.store.store import Store
+from agent_ab.verdict.verdict import to_json
 
 PUBLISHED = "published_experiment.toml"
 
@@ -37,8 +37,9 @@ def report(
 
     Example: agent-ab report --html report.html
     """
-    from agent_ab import export, report_run
-    from agent_ab.page import gather
+    from agent_ab.export import export
+    from agent_ab.report import run as report_run
+    from agent_ab.report.page import gather
 
     if markdown and as_json:
         raise UserError("--markdown and --json: standard output holds one of them")
@@ -71,8 +72,8 @@ def demo(
 
     Example: agent-ab demo --html demo.html
     """
-    from agent_ab import imported
-    from agent_ab.page import gather
+    from agent_ab.gate import imported
+    from agent_ab.report.page import gather
 
     place = Path(tempfile.mkdtemp(prefix="agent-ab-demo-"))
     target = html or place / "report.html"

@@ -11,18 +11,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab import diff_view
-from agent_ab import regrade as regrading
-from agent_ab import review as reviewing
 from agent_ab import run as runs
 from agent_ab.cli.app import ROOT, AsJson, Db, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.export import run_of
+from agent_ab.divergence import view
 from agent_ab.errors import UserError
-from agent_ab.marks import Mark, MarkKind
 from agent_ab.model import Arm
 from agent_ab.progress import Progress
-from agent_ab.review import Flipped
-from agent_ab.store import Store
+from agent_ab.review import regrade as regrading
+from agent_ab.review import review as reviewing
+from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.review.review import Flipped
+from agent_ab.store.store import Store
 from agent_ab.wording import plain_line, visible
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
@@ -116,7 +116,7 @@ def _step_through(store: Store, flips: Sequence[Flipped], runs_dir: Path, tasks_
             out.print(_mark_line(_marked(store, flip, KEYS[key], note, runs_dir, tasks_dir)))
             at += 1
         elif key == "d":
-            out.print(diff_view.view(runs.diff_of(flip.pair, runs_dir)))
+            out.print(view.view(runs.diff_of(flip.pair, runs_dir)))
         elif key == "q":
             return
         elif key in ("s", "b"):
@@ -144,7 +144,7 @@ def _print_flip(flip: Flipped, place: str) -> None:
         if verdict.evidence:
             text = json.dumps(verdict.evidence, indent=1, ensure_ascii=False)
             out.print(Text(f"  {arm.value}'s evidence", style="dim"))
-            for line in diff_view.cut(text, EVIDENCE_LINES).splitlines():
+            for line in view.cut(text, EVIDENCE_LINES).splitlines():
                 out.print(Text(f"    {visible(line)}", style="dim"), overflow="ellipsis", no_wrap=True)
     if flip.mark:
         out.print(Text("  marked     ") + _mark_line(flip.mark))

@@ -6,19 +6,20 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import schedule, suite, suite_plan, suite_view, tasks
+from agent_ab import schedule, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined
 from agent_ab.cli.options import require_parents, seed_number, with_flags
 from agent_ab.config import Profile, SeedOrder, load_profile, load_seeds, nearest
 from agent_ab.errors import UserError
+from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, Pair, SandboxKind
-from agent_ab.policy import load_policy
 from agent_ab.progress import Progress
 from agent_ab.schedule import Grid, PlannedPair, Standing
-from agent_ab.session import playing
-from agent_ab.store import Store
-from agent_ab.suite_plan import Asked
+from agent_ab.session.session import playing
+from agent_ab.store.store import Store
+from agent_ab.suite import plan, suite, view
+from agent_ab.suite.plan import Asked
 
 SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]
 OTHER_STEPS_S = 60.0
@@ -73,13 +74,13 @@ def run(
         return
     with Progress(err) as progress, playing(db, runs_dir, progress) as store:
         with examined(asked.profile, runs_dir):
-            ready = suite_plan.make_ready(asked, tasks_dir, progress)
-        paths = suite_plan.begin_or_resume(ready, store, runs_dir, new=new)
-        progress.say(suite_view.opening(paths.root.name, suite.standing(store.run(paths.root.name), store)))
+            ready = plan.make_ready(asked, tasks_dir, progress)
+        paths = plan.begin_or_resume(ready, store, runs_dir, new=new)
+        progress.say(view.opening(paths.root.name, suite.standing(store.run(paths.root.name), store)))
         stop = _time_is_up(max_hours)
         if extend:
             # Brings scipy with it.
-            from agent_ab import extending
+            from agent_ab.suite import extending
 
             extending.until_decided(ready, paths, store, show_on(progress), stop)
             end = suite.standing(store.run(paths.root.name), store)
@@ -99,9 +100,9 @@ def runs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
     finally:
         store.close()
     if as_json:
-        print_json(suite_view.runs_data(found))
+        print_json(view.runs_data(found))
     else:
-        out.print(suite_view.runs_view(found))
+        out.print(view.runs_view(found))
 
 
 def show_run(name: str, db: Path, as_json: bool) -> None:
@@ -121,10 +122,10 @@ def show_on(progress: Progress) -> suite.Show:
     progress.every_step = False
 
     def begins(planned: PlannedPair, now: Standing) -> None:
-        progress.headline = suite_view.headline(planned, now)
+        progress.headline = view.headline(planned, now)
 
     def ends(pair: Pair, now: Standing) -> None:
-        progress.say(suite_view.pair_line(pair, now))
+        progress.say(view.pair_line(pair, now))
 
     return suite.Show(progress, begins, ends)
 
@@ -169,9 +170,9 @@ def _print_plan(asked: Asked, db: Path, as_json: bool) -> None:
     now = schedule.standing(planned, len(asked.seeds), (), 0, _measured(asked.profile, db))
     longest_s = sum(asked.profile.arm(arm).agent.time_limit_s + OTHER_STEPS_S for arm in Arm)
     if as_json:
-        print_json(suite_view.plan_data(planned, now, longest_s))
+        print_json(view.plan_data(planned, now, longest_s))
     else:
-        out.print(suite_view.plan_view(planned, now, longest_s))
+        out.print(view.plan_view(planned, now, longest_s))
 
 
 def _measured(profile: Profile, db: Path) -> dict[str, list[float]]:
@@ -186,9 +187,9 @@ def _measured(profile: Profile, db: Path) -> dict[str, list[float]]:
 
 def _print_run(store: Store, run_id: str, as_json: bool) -> None:
     record = store.run(run_id)
-    planned = record.plan.get("format") == suite_plan.FORMAT
+    planned = record.plan.get("format") == plan.FORMAT
     facts = (record, suite.standing(record, store) if planned else None, store.pair_states(run_id), store.voids(run_id))
     if as_json:
-        print_json(suite_view.run_data(*facts))
+        print_json(view.run_data(*facts))
     else:
-        out.print(suite_view.run_view(*facts))
+        out.print(view.run_view(*facts))

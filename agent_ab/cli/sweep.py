@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import sweep as sweeping
-from agent_ab import sweep_table
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
 from agent_ab.cli.options import require_parents
 from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
 from agent_ab.config import Profile, load_profile
-from agent_ab.policy import load_policy
+from agent_ab.gate.policy import load_policy
 from agent_ab.progress import Progress
-from agent_ab.session import playing
-from agent_ab.suite_plan import Asked
+from agent_ab.session.session import playing
+from agent_ab.suite import sweep as sweeping
+from agent_ab.suite import sweep_table
+from agent_ab.suite.plan import Asked
 
 
 @app.command()

@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from agent_ab import report, run, tasks, verify, verify_view
+from agent_ab import run, tasks
 from agent_ab import sandbox as run_sandbox
 from agent_ab.cli.app import ROOT, AsJson, TasksDir, app, err, out, print_json
 from agent_ab.config import Sandbox
 from agent_ab.model import SandboxKind
 from agent_ab.progress import Progress
-from agent_ab.session import session
+from agent_ab.report import report
+from agent_ab.session.session import session
+from agent_ab.verify import verify, view
 
 
 @app.command()
@@ -83,8 +85,8 @@ def task_verify(
             verify.verify(t, Sandbox(kind=sandbox), repeat=repeat, workers=workers, observer=progress) for t in wanted
         ]
     if as_json:
-        print_json(verify_view.data(proven))
+        print_json(view.data(proven))
     else:
-        out.print(verify_view.table(proven))
+        out.print(view.table(proven))
     if not all(v.ok for v in proven):
         raise typer.Exit(1)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from agent_ab.page import gather
-from agent_ab.store import Store
+from agent_ab.report.page import gather
+from agent_ab.store.store import Store
 from tests.browser import needs
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 
 AXE = "4.14.1"
 """The version of axe-core whose findings count."""

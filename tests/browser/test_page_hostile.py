@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from agent_ab.page import compose, render
+from agent_ab.report.page import compose, render
 from tests import hostile
 from tests.browser.conftest import keep, watched
 

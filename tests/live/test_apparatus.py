@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent_ab.policy import Policy
+from agent_ab.gate.policy import Policy
 from agent_ab.schedule import block_seed, digest
 from tests.command import Done, agent_ab
 from tests.small_suite import SmallSuite, small_suite

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import engine as engines
-from agent_ab import models, server
 from agent_ab.config import ArmSettings, Server, Speculation
+from agent_ab.engine import engine as engines
+from agent_ab.models import models
+from agent_ab.server import server
 from tests.command import ROOT, agent_ab
 
 KEY = "a-key-of-somebody-else"

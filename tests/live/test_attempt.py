@@ -11,9 +11,9 @@ import pytest
 from agent_ab import snapshot
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import load_profile
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.model import AgentEnd, Arm, Event, Outcome, Step, Task
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.paths import AttemptPaths
 from tests.command import ROOT
 from tests.conftest import ignore

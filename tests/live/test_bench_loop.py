@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import bench_loop, bench_requests, drafts, models
-from agent_ab.bench_result import Plan
-from agent_ab.bench_stats import ALL
+from agent_ab.bench import loop, requests
+from agent_ab.bench.methods import parse
+from agent_ab.bench.result import Plan
+from agent_ab.bench.stats import ALL
 from agent_ab.config import Draft, Profile, Speculation, load_profile
-from agent_ab.methods import parse
 from agent_ab.model import Task
+from agent_ab.models import drafts, models
 from tests.command import ROOT
 from tests.conftest import ignore
 from tests.test_drafts import SCRIPT
@@ -39,10 +40,10 @@ def profile(task: Task, scripted: models.Model, tmp_path_factory: pytest.TempPat
 def test_every_method_shows_its_chosen_acceptance_and_the_baselines_text(
     task: Task, profile: Profile, tmp_path: Path
 ) -> None:
-    found = bench_requests.find("", profile, task, tmp_path)
+    found = requests.find("", profile, task, tmp_path)
     methods = parse("none,mtp-2,mtp-4,eagle3,dflash,foreign,kind", profile)
-    plan = Plan(profile, methods, found, rounds=2, tokens=bench_requests.SCRIPT_TOKENS, seed=1)
-    result = bench_loop.play(plan, task, tmp_path, ignore)
+    plan = Plan(profile, methods, found, rounds=2, tokens=requests.SCRIPT_TOKENS, seed=1)
+    result = loop.play(plan, task, tmp_path, ignore)
 
     rows = {row.method: row for row in result.rows if row.kind == ALL}
     assert list(rows) == ["none", "mtp-2", "mtp-4", "eagle3", "dflash"]

@@ -5,13 +5,13 @@ import os
 import subprocess
 from pathlib import Path
 
-from agent_ab import evidence
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
+from agent_ab.export.reproduce import last_common
 from agent_ab.model import Arm, Pair, PairOutcome
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from agent_ab.paths import RunPaths
-from agent_ab.reproduce import last_common
-from agent_ab.server import free_port
+from agent_ab.server.server import free_port
+from agent_ab.store import evidence
 from tests.command import agent_ab, here
 
 

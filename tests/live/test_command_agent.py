@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab import process, sandbox
-from agent_ab.engine import cache_dir
+from agent_ab.engine.engine import cache_dir
 from agent_ab.files import locked
 from tests.command import ROOT, agent_ab
 

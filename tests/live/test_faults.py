@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agent_ab.models import Model
+from agent_ab.models.models import Model
 from tests.command import ROOT, Done, agent_ab
 from tests.fakes import wrap
 
@@ -70,8 +70,8 @@ def test_a_truncated_model_is_named_before_anything_starts(tmp_path: Path, scrat
 
 
 def test_a_model_without_an_mtp_block_is_refused_with_the_reason(tmp_path: Path, scratch: Path) -> None:
-    from agent_ab import smollm2
-    from agent_ab.engine import cache_dir
+    from agent_ab.engine.engine import cache_dir
+    from agent_ab.models import smollm2
     from tests.conftest import ignore
 
     done = play(tmp_path, file_profile(tmp_path, smollm2.source(cache_dir(), ignore)))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import eval_log, process
-from agent_ab.engine import cache_dir
+from agent_ab import process
+from agent_ab.engine.engine import cache_dir
+from agent_ab.export import eval_log
 from agent_ab.files import locked
 from tests.command import ROOT
 from tests.run_files import RUN, pair_of, played

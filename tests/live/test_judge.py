@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
-from agent_ab import engine as engines
-from agent_ab import judge, models, replay
-from agent_ab.bench import ArmParts
 from agent_ab.config import ArmSettings
-from agent_ab.judge_case import Case, Said
-from agent_ab.lossless_classes import Class, Judged, classify, threshold
+from agent_ab.engine import engine as engines
+from agent_ab.judge import judge
+from agent_ab.judge.case import Case, Said
+from agent_ab.judge.classes import Class, Judged, classify, threshold
+from agent_ab.lossless import replay
 from agent_ab.model import Arm
+from agent_ab.models import models
 from agent_ab.requests import load
+from agent_ab.workbench import ArmParts
 from tests.conftest import ignore
 from tests.fakes.altering_proxy import altering
 from tests.gguf_files import tiny

@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agent_ab import engine as engines
-from agent_ab import models
+from agent_ab.engine import engine as engines
+from agent_ab.models import models
 from tests.command import ROOT
 
 PROGRAM = """
 import json, sys
 import numpy as np
-from agent_ab.judge_binding import Binding
-from agent_ab.judge_case import Loading
+from agent_ab.judge.binding import Binding
+from agent_ab.judge.case import Loading
 
 target = Binding(Loading(sys.argv[1], 1024, 64, 32, 0, 2, "f16", "f16", True, 2))
 prompt = target.tokenize(sys.argv[2], True)

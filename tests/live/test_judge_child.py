@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_ab import engine as engines
-from agent_ab import models
-from agent_ab.judge_case import CASES, LOADING, SCORE, Case, Loading, Said
+from agent_ab.engine import engine as engines
+from agent_ab.judge.case import CASES, LOADING, SCORE, Case, Loading, Said
+from agent_ab.models import models
 from tests.command import ROOT
 from tests.table_model import settings
 
@@ -28,7 +28,7 @@ def test_every_case_is_a_line_and_those_that_cannot_be_judged_say_why(
         )
     )
     done = subprocess.run(
-        [sys.executable, "-m", "agent_ab.judge_child", job, scores],
+        [sys.executable, "-m", "agent_ab.judge.child", job, scores],
         env={"LLAMA_CPP_LIB_PATH": str(engine.binary.parent), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         check=False,

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_ab import engine as engines
-from agent_ab import memory, models, server
 from agent_ab.config import ArmSettings, Server, Speculation
-from agent_ab.memory import MIB
+from agent_ab.doctor import memory
+from agent_ab.doctor.memory import MIB
+from agent_ab.engine import engine as engines
+from agent_ab.models import models
+from agent_ab.server import server
 
 MTP = Speculation(type="draft-mtp", n_max=3)
 

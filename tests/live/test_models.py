@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 import pytest
 
-from agent_ab import models, scripted, server
 from agent_ab.config import ArmSettings, Server, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
+from agent_ab.models import models, scripted
+from agent_ab.models.models import Model
+from agent_ab.server import server
 from tests.gguf_files import truncated, without_mtp
 
 CODE = "".join(f'def step_{n}(value):\n    return value + {n}  # ½ \\ "{n}"\n\n\n' for n in range(60))

@@ -10,7 +10,7 @@ from agent_ab.config import Sandbox, load_profile
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, Event, Task
 from agent_ab.schedule import PlannedPair
-from agent_ab.store import Store, pair_from_json
+from agent_ab.store.store import Store, pair_from_json
 from tests.command import ROOT
 from tests.conftest import ignore
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent_ab import process, server
+from agent_ab import process
 from agent_ab.config import ArmSettings, Server, Speculation
-from agent_ab.engine import Engine
+from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
-from agent_ab.models import Model
+from agent_ab.models.models import Model
+from agent_ab.server import server
 
 NONE = Speculation()
 MTP = Speculation(type="draft-mtp", n_max=3)

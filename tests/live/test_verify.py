@@ -10,8 +10,8 @@ from agent_ab import snapshot
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Event
-from agent_ab.verify import TaskVerification, verify
-from agent_ab.verify_rules import Fault, Limits
+from agent_ab.verify.rules import Fault, Limits
+from agent_ab.verify.verify import TaskVerification, verify
 from tests.tiny_task import CHECKS, INSTRUCTION, LIMITS, PUBLIC, REFERENCE, START, TASK, patch, tiny_task
 
 

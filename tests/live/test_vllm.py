@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_ab import process, vllm_command, vllm_engine
+from agent_ab import process
 from agent_ab.config import Draft, Speculation
+from agent_ab.vllm import command
+from agent_ab.vllm import engine as vllm_engine
 from tests.command import agent_ab
 
 ASKED = "AGENT_AB_LIVE_VLLM"
@@ -78,7 +80,7 @@ def test_nothing_came_from_the_prefix_cache(played: Any) -> None:
 
 def test_the_methods_that_are_not_run_here_are_words_that_vllm_knows(tmp_path: Path) -> None:
     engine = vllm_engine.find("")
-    configs = json.dumps([vllm_command.speculative_config(speculation) for speculation in CONFIGS])
+    configs = json.dumps([command.speculative_config(speculation) for speculation in CONFIGS])
     python = str(engine.binary.parent / "python3")
     env = {"PATH": os.defpath, "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     done = process.run([python, "-c", PARSE, configs], env=env, timeout_s=600)

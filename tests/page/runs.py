@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from agent_ab import divergence, observations, parting, reply_diff
-from agent_ab.gate import Rules, judge
+from agent_ab.divergence import divergence, parting, reply_diff
+from agent_ab.gate import observations
+from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.policy import Policy
 from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Pair
-from agent_ab.page.compose import Subject
-from agent_ab.page.contents import RunFacts
-from agent_ab.pair import judge as judged
-from agent_ab.policy import Policy
-from agent_ab.verdict import Verdict
+from agent_ab.pair.pair import judge as judged
+from agent_ab.report.page.compose import Subject
+from agent_ab.report.page.contents import RunFacts
+from agent_ab.verdict.verdict import Verdict
 from tests import verdicts
 from tests.builders import attempt, exchange, pair, timings
 

@@ -1,8 +1,8 @@
 """Where the time goes."""
 
 from agent_ab.model import Arm
-from agent_ab.page.bars import BarRow, wall_split
-from agent_ab.page.shapes import WIDTH, Box, Words
+from agent_ab.report.page.bars import BarRow, wall_split
+from agent_ab.report.page.shapes import WIDTH, Box, Words
 
 
 def test_the_parts_of_a_bar_add_up_to_its_length() -> None:

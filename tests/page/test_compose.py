@@ -1,6 +1,6 @@
 """A run and its verdict -> what is on the page."""
 
-from agent_ab.page.compose import compose
+from agent_ab.report.page.compose import compose
 from tests.page.runs import TASKS, played, subject
 
 

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from agent_ab.page.compose import compose
+from agent_ab.report.page.compose import compose
 from tests.page.runs import played, subject
 
 

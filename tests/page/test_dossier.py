@@ -4,12 +4,12 @@ import base64
 from dataclasses import replace
 from pathlib import Path
 
-from agent_ab import aftermath, divergence, parting, reply_diff
+from agent_ab.divergence import aftermath, divergence, parting, reply_diff
 from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, CheckStatus, Pair, Patch
-from agent_ab.page import dossier
-from agent_ab.page.lines import numbered
-from agent_ab.pair import judge
+from agent_ab.pair.pair import judge
+from agent_ab.report.page import dossier
+from agent_ab.report.page.lines import numbered
 from tests.builders import attempt, check, pair
 from tests.page.runs import played
 

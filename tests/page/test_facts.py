@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from agent_ab.model import Arm, Outcome, PairOutcome
-from agent_ab.page import facts
-from agent_ab.summary import summarise
+from agent_ab.report.page import facts
+from agent_ab.report.summary import summarise
 from tests.builders import attempt, exchange, pair
 from tests.page.runs import TASKS, played, subject
 

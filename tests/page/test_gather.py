@@ -6,8 +6,8 @@ import pytest
 
 from agent_ab.errors import UserError
 from agent_ab.model import Pair
-from agent_ab.page import dossier, gather
-from agent_ab.store import Store
+from agent_ab.report.page import dossier, gather
+from agent_ab.store.store import Store
 from tests.page.runs import RUN, played
 
 

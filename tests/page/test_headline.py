@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from agent_ab.model import Arm, CheckCount, Outcome, PairOutcome
-from agent_ab.page import headline
-from agent_ab.page.contents import Head
-from agent_ab.summary import summarise
-from agent_ab.verdict import Interval
+from agent_ab.report.page import headline
+from agent_ab.report.page.contents import Head
+from agent_ab.report.summary import summarise
+from agent_ab.verdict.verdict import Interval
 from tests.builders import attempt, pair
 from tests.page.runs import played, subject
 

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from agent_ab import parting
+from agent_ab.divergence import parting
 from agent_ab.model import AgentEnd, AgentRun, Arm, CheckCount, Outcome, PairOutcome
-from agent_ab.page import lines
-from agent_ab.pair import judge
-from agent_ab.summary import summarise
+from agent_ab.pair.pair import judge
+from agent_ab.report.page import lines
+from agent_ab.report.summary import summarise
 from tests.builders import attempt, pair
 from tests.page.runs import TASKS, played, verdict_of
 

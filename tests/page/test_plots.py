@@ -1,10 +1,10 @@
 """Each plot says in words and in a table what it draws."""
 
 from agent_ab.model import Arm
-from agent_ab.page import lines, plots
-from agent_ab.page.plots import PairPoint
-from agent_ab.page.shapes import WIDTH, Line, Mark, Plot, Words
-from agent_ab.summary import summarise
+from agent_ab.report.page import lines, plots
+from agent_ab.report.page.plots import PairPoint
+from agent_ab.report.page.shapes import WIDTH, Line, Mark, Plot, Words
+from agent_ab.report.summary import summarise
 from tests.page.runs import played, verdict_of
 
 POINTS = (

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import pytest
 
-from agent_ab.page import compose, dossier, render
-from agent_ab.page.lines import numbered
+from agent_ab.report.page import compose, dossier, render
+from agent_ab.report.page.lines import numbered
 from tests import hostile
 from tests.page.runs import played, subject
 
@@ -94,7 +94,7 @@ def test_what_others_wrote_is_text_wherever_it_stands() -> None:
 
 
 def test_the_script_makes_no_markup_of_text() -> None:
-    script = (files("agent_ab.page") / "templates" / "page.js").read_text(encoding="utf-8")
+    script = (files("agent_ab.report.page") / "templates" / "page.js").read_text(encoding="utf-8")
     for way in (
         "innerHTML",
         "outerHTML",

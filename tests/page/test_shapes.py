@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent_ab.page.shapes import Line, Mark, Scale, linear_ticks, log_ticks, spread, time_unit
+from agent_ab.report.page.shapes import Line, Mark, Scale, linear_ticks, log_ticks, spread, time_unit
 
 
 def test_a_scale_maps_its_ends_and_keeps_the_rest_inside() -> None:

@@ -1,0 +1,1 @@
+"""Where the two arms parted, why, and how each went on."""

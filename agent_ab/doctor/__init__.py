@@ -1,0 +1,1 @@
+"""What works on this machine, and whether an arm fits into it."""

@@ -1,0 +1,1 @@
+"""llama-server's program: found, asked what it can do, or built."""

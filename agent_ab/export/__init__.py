@@ -1,0 +1,1 @@
+"""A run as files for other programs, other machines and other people."""

@@ -1,0 +1,322 @@
+"""A run with all its evidence in one archive, and an archive judged again from nothing but what is in it.
+
+    manifest.json               what is in the archive, with sha256 and size; its own sha256 is the root digest
+    runs/<run>/...              the run directory, as `paths.py` draws it
+
+The manifest is a function of the run alone: whoever bundles the run again gets the same root digest.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agent_ab.errors import ApparatusError, UserError
+from agent_ab.export import archive
+from agent_ab.files import appearing
+from agent_ab.gate.observed import subject
+from agent_ab.model import Arm, Json, Pair, PairOutcome, RunKind
+from agent_ab.paths import RunPaths
+from agent_ab.review import marks
+from agent_ab.schedule import digest as digest_of
+from agent_ab.store import evidence
+from agent_ab.store.store import RunRecord, Store
+from agent_ab.store.tables import RunRow
+
+STEP = "bundle"
+FORMAT = 1
+"""Version of the manifest's shape: 1, the first."""
+MANIFEST = "manifest.json"
+RUNS = "runs"
+DATABASE = "runs.db"
+NAMED = 5
+"""So many faults are named; the rest is a count."""
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BundledFile(_Strict):
+    """One file of the archive."""
+
+    path: str
+    size: int = Field(ge=0)
+    sha256: Sha256
+
+
+class Manifest(_Strict):
+    """manifest.json."""
+
+    format: Literal[1]
+    run: str
+    """The run that the bundle is about; the others are those that its verdict leans on."""
+    rows: dict[str, RunRecord]
+    """The database's row of each run."""
+    marks: dict[str, tuple[marks.Mark, ...]]
+    """What people said of flips, by run, all of it."""
+    outcomes: dict[str, PairOutcome]
+    """What each pair came to, by its name. A claim: verifying derives it again."""
+    verdict: str | None
+    """The gate's word when the bundle was made. A claim, too; None when there was none."""
+    versions: dict[str, tuple[str, ...]]
+    """What took part, by the evidence."""
+    files: tuple[BundledFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundled:
+    """A bundle that was made."""
+
+    path: Path
+    digest: str
+    """The root digest: to be told by another way than the bundle itself."""
+    pairs: int
+    files: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A bundle whose contents are whole, and whose claims are what its evidence comes to."""
+
+    run: str
+    digest: str
+    told: bool
+    """The digest was given by the caller; otherwise anyone may have made the bundle anew."""
+    outcomes: Mapping[str, PairOutcome]
+    claimed_verdict: str | None
+    files: int
+
+
+def make(store: Store, run_ids: Sequence[str], runs_dir: Path, target: Path, verdict: str | None) -> Bundled:
+    """Write the first of `run_ids`, with the others that its verdict leans on, into the new archive `target`.
+
+    Raises UserError when it is there already or holds no evidence, ApparatusError when the evidence is damaged.
+    """
+    if target.exists():
+        raise UserError(f"{target}: is there already; name another file with --out")
+    records, outcomes, members = {}, {}, []
+    versions: dict[str, set[str]] = {"agent_ab": set(), "server": set(), "model": set(), "agent": set()}
+    for run_id in run_ids:
+        record, paths = store.run(run_id), RunPaths(runs_dir / run_id)
+        _require_evidence(record, paths)
+        records[run_id] = record
+        versions["agent_ab"].add(record.version)
+        members.append(archive.Member(f"{RUNS}/{run_id}/run.json", paths.plan))
+        members += [
+            archive.Member(f"{RUNS}/{run_id}/lives/{log.name}", log) for log in sorted(paths.lives.glob("*.log"))
+        ]
+        for state in sorted(store.pair_states(run_id), key=lambda state: state.id):
+            pair = _sound(store, paths, state.id)
+            outcomes[pair.name] = pair.outcome
+            members += _members(paths, state.id)
+            _note_versions(versions, pair)
+    manifest = Manifest(
+        format=FORMAT,
+        run=run_ids[0],
+        rows=records,
+        marks={run_id: marks.history(store, run_id) for run_id in run_ids},
+        outcomes=outcomes,
+        verdict=verdict,
+        versions={name: tuple(sorted(found)) for name, found in versions.items()},
+        files=tuple(_described(member) for member in members),
+    )
+    text = _canonical(manifest)
+    try:
+        with appearing(target) as partial:
+            archive.write(partial, [archive.Member(MANIFEST, text), *members])
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written: {error.strerror}") from error
+    return Bundled(target, hashlib.sha256(text).hexdigest(), len(outcomes), len(members), target.stat().st_size)
+
+
+def leans_on(store: Store, run_id: str) -> tuple[str, ...]:
+    """Return the run and those that its verdict leans on: A/A and control runs of the same baseline, model and tasks."""
+    record = store.run(run_id)
+    if record.kind in (RunKind.AA, RunKind.CONTROLS, RunKind.IMPORT):
+        return (run_id,)
+    asked = subject(record.plan)
+    akin = [summary.id for summary in store.runs() if summary.kind in (RunKind.AA, RunKind.CONTROLS)]
+    return (run_id, *(other for other in akin if subject(store.run(other).plan) == asked))
+
+
+def unpack(file: Path, target: Path, digest: str | None = None) -> tuple[Manifest, str]:
+    """Unpack a bundle into the new directory `target` and return its manifest with its root digest.
+
+    Raises ApparatusError that says what was changed when any byte differs from what was bundled, or when the root
+    digest is not `digest`; UserError when there is no such file.
+    """
+    if not file.is_file():
+        raise UserError(f"{file}: no such file")
+    target.mkdir()
+    whole = archive.sealed(file)
+    damaged = archive.unpack(file, target)
+    faults = [f"{name} was changed: {why}" for name, why in damaged.items()]
+    path = target / MANIFEST
+    if not path.is_file():
+        _refuse(file, faults or [f"it holds no {MANIFEST}: no bundle of ours"])
+    text = path.read_bytes()
+    root = hashlib.sha256(text).hexdigest()
+    manifest = _read(file, text, faults)
+    faults += _differences(manifest, target, damaged)
+    if digest is not None and digest != root:
+        faults.insert(0, f"{MANIFEST} is another than that of the digest: the root digest is {root}, given is {digest}")
+    if not faults and not whole:
+        faults.append("the archive's own bytes (a header, the directory or the seal) were changed, no file in it")
+    if faults:
+        _refuse(file, faults)
+    return manifest, root
+
+
+def verify(file: Path, target: Path, digest: str | None = None) -> Verified:
+    """Unpack a bundle into the new directory `target` and derive every outcome again from the evidence.
+
+    `target/runs.db` is then a database made of nothing but the evidence, `target/runs` its run directories. Raises
+    ApparatusError when a byte was changed, when the root digest is another, or when the evidence comes to something
+    else than the bundle claims.
+    """
+    manifest, root = unpack(file, target, digest)
+    with closing(Store(target / DATABASE)) as store:
+        try:
+            outcomes, faults = _rebuild(manifest, target, store)
+        except UserError as error:
+            _refuse(file, [f"what it holds does not fit together: {error}"])
+    if faults:
+        _refuse(file, faults)
+    return Verified(manifest.run, root, digest is not None, outcomes, manifest.verdict, len(manifest.files))
+
+
+def _rebuild(manifest: Manifest, target: Path, store: Store) -> tuple[dict[str, PairOutcome], list[str]]:
+    """Fill `store` from the evidence. Returns what each pair came to, and where that is not what was claimed."""
+    faults: list[str] = []
+    derived: dict[str, PairOutcome] = {}
+    for run_id, record in manifest.rows.items():
+        paths = RunPaths(target / RUNS / run_id)
+        faults += _against_row(record, paths)
+        with store.writing() as session:
+            session.add(RunRow(**asdict(record)))
+        for pair in evidence.load_pairs(paths):
+            faults += evidence.disagreements(evidence.recorded_pair(paths, pair.id), pair)
+            faults += evidence.against_plan(record.plan, pair)
+            store.save_pair(pair)
+            derived[pair.name] = pair.outcome
+        for mark in manifest.marks.get(run_id, ()):
+            if f"{run_id}/{mark.pair_id}" in derived:
+                marks.add(store, run_id, mark)
+            else:
+                faults.append(f"{run_id}/{mark.pair_id} has a mark and no evidence")
+    for name in manifest.outcomes | derived:
+        if manifest.outcomes.get(name) != derived.get(name):
+            claim, fact = (table.get(name, "absent") for table in (manifest.outcomes, derived))
+            faults.append(f"{name}: the bundle claims {claim}, the evidence comes to {fact}")
+    return derived, faults
+
+
+def _against_row(record: RunRecord, paths: RunPaths) -> Iterator[str]:
+    try:
+        plan = json.loads(paths.plan.read_bytes())
+    except (OSError, ValueError):
+        plan = None
+    if plan != record.plan:
+        yield f"{record.id}: run.json is not the plan in the manifest"
+    for what, data, expected in (
+        ("plan", record.plan, record.plan_sha256),
+        ("policy", record.policy, record.policy_sha256),
+        ("policy", record.policy, record.plan.get("policy_sha256")),
+    ):
+        if expected and digest_of(data) != expected:
+            yield f"{record.id}: the {what} is not the one that was hashed before the run"
+
+
+def _require_evidence(record: RunRecord, paths: RunPaths) -> None:
+    if record.kind == RunKind.IMPORT:
+        raise UserError(f"{record.id} is imported: there is no evidence that a bundle could carry")
+    if not paths.plan.is_file():
+        raise UserError(f"{paths.plan}: the evidence is not there; --runs-dir names where it is")
+
+
+def _sound(store: Store, paths: RunPaths, pair_id: str) -> Pair:
+    """Return the pair of the evidence, when it is what the database says."""
+    pair = evidence.load_pair(paths, pair_id)
+    stored = store.load_pair(pair.name)
+    faults = evidence.disagreements(stored, pair)
+    if faults:
+        raise ApparatusError(STEP, f"database and evidence disagree: {faults[0]}")
+    return pair
+
+
+def _members(paths: RunPaths, pair_id: str) -> Iterator[archive.Member]:
+    base = f"{RUNS}/{paths.root.name}/{pair_id}"
+    yield archive.Member(f"{base}/pair.json", paths.pair_json(pair_id))
+    for arm in Arm:
+        for path in sorted(paths.attempt(pair_id, arm).root.iterdir()):
+            if path.is_file() and not path.is_symlink():
+                yield archive.Member(f"{base}/{arm.value}/{path.name}", path)
+
+
+def _note_versions(versions: Mapping[str, set[str]], pair: Pair) -> None:
+    for attempt in (pair.baseline, pair.candidate):
+        if attempt.server:
+            versions["server"].add(f"{attempt.server.build} sha256 {attempt.server.binary_sha256}")
+            versions["model"].add(f"sha256 {attempt.server.model_sha256}")
+        agent = attempt.world.get("agent")
+        if isinstance(agent, dict):
+            versions["agent"].add(f"{agent.get('kind')} {agent.get('version')}")
+
+
+def _described(member: archive.Member) -> BundledFile:
+    assert isinstance(member.source, Path)
+    return BundledFile(path=member.name, size=member.source.stat().st_size, sha256=evidence.sha256_of(member.source))
+
+
+def _canonical(manifest: Manifest) -> bytes:
+    data = manifest.model_dump(mode="json")
+    return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=True) + "\n").encode()
+
+
+def _read(file: Path, text: bytes, faults: list[str]) -> Manifest:
+    try:
+        data: Json = json.loads(text)
+        if isinstance(data, dict) and data.get("format") != FORMAT:
+            _refuse(file, [f"its format is {data.get('format')!r}; this version reads format {FORMAT}"])
+        return Manifest.model_validate(data)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = ".".join(str(part) for part in fault["loc"])
+        _refuse(file, [*faults, f"{MANIFEST} was changed, or is none of ours: {where}: {fault['msg']}"])
+    except (ValueError, RecursionError) as error:
+        _refuse(file, [*faults, f"{MANIFEST} was changed: it is no JSON any more ({error})"])
+
+
+def _differences(manifest: Manifest, target: Path, damaged: Mapping[str, str]) -> Iterator[str]:
+    listed = {file.path for file in manifest.files}
+    there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} - {MANIFEST}
+    for file in manifest.files:
+        if file.path in damaged:
+            continue
+        if file.path not in there:
+            yield f"{file.path} is missing"
+        elif evidence.sha256_of(target / file.path) != file.sha256:
+            yield f"{file.path} was changed: its sha256 is not {file.sha256}"
+    for path in sorted(there - listed):
+        yield f"{path} is not in the manifest"
+    runs = {path.split("/")[1] for path in listed if path.startswith(f"{RUNS}/")}
+    for run_id in sorted(runs ^ set(manifest.rows)):
+        yield f"{run_id} has evidence or a row, not both"
+    for run_id, record in manifest.rows.items():
+        if record.id != run_id:
+            yield f"the row of {run_id} says that it is {record.id}"
+    if manifest.run not in manifest.rows:
+        yield f"{manifest.run} is not among the bundle's runs"
+
+
+def _refuse(file: Path, faults: Sequence[str]) -> NoReturn:
+    more = f"; and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+    raise ApparatusError(STEP, f"{file} is refused: {'; '.join(faults[:NAMED])}{more}")

@@ -1,0 +1,1 @@
+"""The gate: a run's pairs become observations, estimates and a decision."""

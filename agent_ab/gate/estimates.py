@@ -1,0 +1,291 @@
+"""Observations -> the verdict's numbers. Pure; decides nothing."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agent_ab.gate.observations import Observation, RunFacts, Side
+from agent_ab.gate.policy import Policy
+from agent_ab.gate.sample import Evidence, Sample, sides
+from agent_ab.model import Arm
+from agent_ab.stats import correction, eprocess, mcnemar, paired, power, walltime
+from agent_ab.stats.eprocess import Side as Bet
+from agent_ab.stats.eprocess import Tally
+from agent_ab.verdict.verdict import (
+    ArmOfTask,
+    CheckEvidence,
+    ClusteredTest,
+    Correctness,
+    Interval,
+    Needed,
+    TaskEvidence,
+    Time,
+)
+
+PASS_K = 5
+
+
+def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctness:
+    """Return what the pairs say of the share of checks that pass."""
+    pairs, d = found.fresh, found.fresh_d
+    level = 1 - policy.alpha
+    mean = paired.mean_difference(d, level)
+    bound = paired.lower_bound(d, policy.alpha)
+    flips = paired.sign_flip(d)
+    by_task = paired.means_by(d, [o.task for o in pairs])
+    over_tasks = paired.mean_difference(list(by_task.values()), level)
+    changed = [_changed(o) for o in pairs]
+    table = solved_table(pairs)
+    exact = mcnemar.mcnemar(table.broken, table.fixed)
+    checks = sum(sides(o)[0].scored for o in pairs)
+    effect = paired.design_effect(d, sum(b for b, _ in changed), sum(f for _, f in changed), checks)
+    low, high = eprocess.confidence_sequence(differences, policy.alpha)
+    known_order = [(x, o.first_arm is Arm.BASELINE) for x, o in zip(d, pairs, strict=True) if o.first_arm]
+    return Correctness(
+        pairs=len(pairs),
+        passed_baseline=sum(sides(o)[0].passed for o in pairs),
+        passed_candidate=sum(sides(o)[1].passed for o in pairs),
+        checks=checks,
+        mean=mean.mean,
+        sd=mean.sd,
+        interval=Interval(mean.low, mean.high, level),
+        lower=bound.value,
+        guarded=bound.guarded,
+        p_t=mean.p,
+        p_sign_flip=flips.two_sided,
+        task_interval=Interval(over_tasks.low, over_tasks.high, level) if len(by_task) > 1 else None,
+        always_valid=Interval(low, high, level),
+        lower_always=eprocess.bound(differences, Bet.GAIN, policy.alpha),
+        both=table.both,
+        broken=table.broken,
+        fixed=table.fixed,
+        neither=table.neither,
+        p_solved_exact=exact.exact,
+        p_solved_mid=exact.mid,
+        design_effect=effect.effect if effect else None,
+        effective_checks=effect.effective if effect else None,
+        order_effect=paired.order_effect([x for x, _ in known_order], [first for _, first in known_order]),
+        clustered=_clustered(pairs, changed),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedTable:
+    """Pairs by which arm solved them."""
+
+    both: int
+    broken: int
+    fixed: int
+    neither: int
+
+    @property
+    def baseline_share(self) -> float:
+        """Return the share of pairs that the baseline solved."""
+        return (self.both + self.broken) / (self.both + self.broken + self.fixed + self.neither)
+
+    @property
+    def loss(self) -> float:
+        """Return by how much the candidate's solved share is lower, as observed."""
+        return (self.broken - self.fixed) / (self.both + self.broken + self.fixed + self.neither)
+
+
+def solved_table(pairs: Sequence[Observation]) -> SolvedTable:
+    """Return how many pairs both arms, one arm or neither solved."""
+    solved = [(left.solved, right.solved) for left, right in map(sides, pairs)]
+    return SolvedTable(
+        both=solved.count((True, True)),
+        broken=solved.count((True, False)),
+        fixed=solved.count((False, True)),
+        neither=solved.count((False, False)),
+    )
+
+
+def _changed(o: Observation) -> tuple[int, int]:
+    """Return how many checks broke and how many were fixed; of mere counts, the fewest that account for them."""
+    left, right = sides(o)
+    if not left.checks:
+        return max(0, left.passed - right.passed), max(0, right.passed - left.passed)
+    if left.checks == right.checks:
+        return 0, 0
+    broken = sum(passed and not right.checks[name] for name, passed in left.checks.items())
+    return broken, broken + right.passed - left.passed
+
+
+def _clustered(pairs: Sequence[Observation], changed: Sequence[tuple[int, int]]) -> tuple[ClusteredTest, ...]:
+    by_pair = np.asarray([(*row, sides(o)[0].scored) for o, row in zip(pairs, changed, strict=True)], dtype=np.int64)
+    _, task_of = np.unique([o.task for o in pairs], return_inverse=True)
+    by_task = np.zeros((task_of.max() + 1, 3), dtype=np.int64)
+    np.add.at(by_task, task_of, by_pair)
+    tests = []
+    for cluster, rows in (("pair", by_pair), ("task", by_task)):
+        if len(rows) < 2:
+            continue
+        broken, fixed, sizes = rows.T
+        for name, found in (
+            ("Obuchowski 1998", mcnemar.obuchowski(broken, fixed)),
+            ("Durkalski 2003", mcnemar.durkalski(broken, fixed, sizes)),
+            ("Yang 2010", mcnemar.yang(broken, fixed, sizes)),
+        ):
+            if found:
+                tests.append(ClusteredTest(name, cluster, found.statistic, found.p))
+    return tuple(tests)
+
+
+def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
+    """Return what the pairs say of wall time."""
+    rows = zip(found.fresh, found.of_fresh(ev.times), found.of_fresh(ev.signs), strict=True)
+    timed = [(o, known, sign) for o, known, sign in rows if known]
+    pairs, signs = [known for _, known, _ in timed], [sign for *_, sign in timed]
+    found_time = Time(
+        pairs=len(pairs),
+        faster=signs.count(1),
+        slower=signs.count(-1),
+        unknown=signs.count(0),
+        censored_baseline=sum(p.baseline_censored for p in pairs),
+        censored_candidate=sum(p.candidate_censored for p in pairs),
+    )
+    if not pairs:
+        return found_time
+    level = 1 - policy.alpha
+    ratio = walltime.geometric_ratio(pairs, level)
+    totals = [math.fsum(p.baseline for p in pairs), math.fsum(p.candidate for p in pairs)]
+    hourly = walltime.solved_per_hour(
+        [(left.solved, right.solved) for left, right in (sides(o) for o, *_ in timed)],
+        [(p.baseline, p.candidate) for p in pairs],
+        level,
+    )
+    cut = found_time.censored_baseline + found_time.censored_candidate
+    return replace(
+        found_time,
+        ratio=ratio.value,
+        interval=Interval(ratio.low, ratio.high, level),
+        ratio_censored=walltime.censored_ratio(pairs) if cut else None,
+        hodges_lehmann=walltime.hodges_lehmann(pairs),
+        p_wilcoxon=walltime.wilcoxon_p(pairs),
+        ratio_of_sums=totals[1] / totals[0],
+        mean_baseline_s=totals[0] / len(pairs),
+        mean_candidate_s=totals[1] / len(pairs),
+        solved_per_hour_baseline=hourly.baseline,
+        solved_per_hour_candidate=hourly.candidate,
+        solved_per_hour_ratio=hourly.ratio,
+        solved_per_hour_interval=None if hourly.ratio is None else Interval(hourly.low, hourly.high, level),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTable:
+    """All checks of all tasks."""
+
+    differing: tuple[CheckEvidence, ...] = ()
+    """Those that differed at least once, most broken first."""
+    unchanged: tuple[str, ...] = ()
+    """The others, as `task/check`."""
+
+
+def checks(found: Sample, quarantined: frozenset[tuple[str, str]], policy: Policy, *, fixed_size: bool) -> CheckTable:
+    """Return the evidence on each check.
+
+    All checks of all tasks are corrected for. `fixed_size`: the run is as large as it was planned, so that McNemar's
+    exact test holds; otherwise a check regressed when its e-value says so, which holds at every block end.
+    """
+    counts = _check_counts(found)
+    names = sorted(key for key in counts if key not in quarantined)
+    if not names:
+        return CheckTable()
+    table = np.asarray([counts[name] for name in names], dtype=np.int64)
+    tally = Tally(np.asarray([-1.0, 0.0, 1.0]), table[:, :3], table[:, 3:])
+    e = tally.e(0.0, Bet.HARM)
+    p = [mcnemar.mcnemar(int(row[0]), int(row[2])).exact for row in table]
+    by_holm, by_bh = correction.holm(p), correction.benjamini_hochberg(p)
+    decides = by_holm if fixed_size else correction.holm([min(1.0, 1 / value) for value in e])
+    rows = [
+        CheckEvidence(
+            task=task,
+            check=check,
+            pairs=int(table[i, :3].sum()),
+            broken=int(table[i, 0]),
+            fixed=int(table[i, 2]),
+            p=p[i],
+            p_holm=by_holm[i],
+            p_bh=by_bh[i],
+            e=float(e[i]),
+            regressed=bool(decides[i] <= policy.alpha and table[i, 0] > table[i, 2]),
+        )
+        for i, (task, check) in enumerate(names)
+        if table[i, 0] or table[i, 2]
+    ]
+    unchanged = (f"{task}/{check}" for i, (task, check) in enumerate(names) if not table[i, 0] and not table[i, 2])
+    return CheckTable(tuple(sorted(rows, key=lambda r: (-r.broken, r.fixed, r.task, r.check))), tuple(unchanged))
+
+
+def _check_counts(found: Sample) -> dict[tuple[str, str], list[int]]:
+    """Return how often each check broke, stayed and was fixed: in pairs that count, then in repeated ones."""
+    # Pairs whose results are the same objects, as the database's are, are counted together.
+    alike: dict[tuple[str, int, int, bool], int] = {}
+    results: dict[tuple[str, int, int, bool], tuple[Side, Side]] = {}
+    for o, again in zip(found.pairs, found.repeated, strict=True):
+        left, right = sides(o)
+        key = (o.task, id(left.checks), id(right.checks), again)
+        alike[key] = alike.get(key, 0) + 1
+        results[key] = (left, right)
+    counts: dict[tuple[str, str], list[int]] = {}
+    for key, number in alike.items():
+        left, right = results[key]
+        for name, passed in left.checks.items():
+            row = counts.setdefault((key[0], name), [0] * 6)
+            row[3 * key[3] + 1 + right.checks[name] - passed] += number
+    return counts
+
+
+def tasks(found: Sample) -> tuple[TaskEvidence, ...]:
+    """Return each task's results."""
+    groups: dict[str, list[Observation]] = {}
+    for o in found.fresh:
+        groups.setdefault(o.task, []).append(o)
+    return tuple(
+        TaskEvidence(
+            task=name,
+            pairs=len(pairs),
+            mean=math.fsum(o.difference for o in pairs) / len(pairs),
+            baseline=_arm_of_task([sides(o)[0] for o in pairs]),
+            candidate=_arm_of_task([sides(o)[1] for o in pairs]),
+        )
+        for name, pairs in sorted(groups.items())
+    )
+
+
+def _arm_of_task(sides: Sequence[Side]) -> ArmOfTask:
+    n, solved = len(sides), sum(side.solved for side in sides)
+    ks = range(1, min(n, PASS_K) + 1)
+    return ArmOfTask(
+        solved=solved,
+        share=math.fsum(side.share for side in sides) / n,
+        pass_at=tuple(correction.pass_at_k(n, solved, k) for k in ks),
+        pass_all=tuple(correction.pass_all_k(n, solved, k) for k in ks),
+    )
+
+
+def needed(found: Sample, ev: Evidence, run: RunFacts, policy: Policy) -> Needed:
+    """Return how many pairs a decision takes from here."""
+    d = found.fresh_d
+    sd = paired.mean_difference(d).sd
+    counted = len(d)
+    signs = [float(sign) for sign in found.of_fresh(ev.signs)]
+    alike = power.as_observed(d)
+    steady = power.more_pairs(ev.differences, -policy.margin, Bet.GAIN, policy.alpha, power.no_difference(d))
+    quick = power.more_pairs(ev.directions, 0.0, Bet.GAIN, policy.alpha, power.as_observed(signs))
+    harm = power.more_pairs(ev.differences, 0.0, Bet.HARM, policy.alpha, alike)
+    gain = power.more_pairs(ev.differences, -policy.margin, Bet.GAIN, policy.alpha, alike)
+    adopt = None if gain is None or quick is None else max(gain, quick)
+    first = min((n for n in (harm, adopt) if n is not None), default=None)
+    more = None if steady is None else max(steady, quick or 0)
+    return Needed(
+        pairs_fixed=power.pairs_for_noninferiority(policy.margin, sd, policy.alpha) if sd else None,
+        pairs_anytime=None if steady is None else counted + steady,
+        pairs_as_observed=None if first is None else counted + first,
+        more=more,
+        hours=None if more is None or run.pair_s is None else more * run.pair_s / 3600,
+        smallest_effect=power.smallest_effect(counted, sd, policy.alpha) if sd else None,
+    )

@@ -1,0 +1,128 @@
+"""The pairs that count, and the evidence that they come to at the block ends. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+
+from agent_ab.gate.observations import Observation, Side
+from agent_ab.gate.policy import Policy
+from agent_ab.stats import eprocess, walltime
+from agent_ab.stats.eprocess import Side as Bet
+from agent_ab.stats.eprocess import Tally
+from agent_ab.verdict.verdict import EValues, PathPoint
+
+T = TypeVar("T")
+
+PATH_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The pairs of whole blocks in their order, each with whether its conversation was seen before."""
+
+    pairs: tuple[Observation, ...]
+    repeated: tuple[bool, ...]
+    fresh: tuple[Observation, ...]
+    """The pairs that count, a repeated conversation once."""
+    d: tuple[float, ...]
+    """Differences of all `pairs`, candidate minus baseline."""
+
+    @property
+    def fresh_d(self) -> list[float]:
+        """Return the differences of the pairs that count."""
+        return self.of_fresh(self.d)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Return how many pairs there are up to the end of each block."""
+        sizes = [len(list(group)) for _, group in groupby(self.pairs, key=lambda o: o.block)]
+        return tuple(int(end) for end in np.cumsum(sizes))
+
+    def of_fresh(self, values: Sequence[T]) -> list[T]:
+        """Return those of `values`, one a pair, that belong to the pairs that count."""
+        return [value for value, again in zip(values, self.repeated, strict=True) if not again]
+
+
+def sample(pairs: Sequence[Observation], *, every_repeat_counts: bool) -> Sample:
+    """Return `pairs`, sorted and of whole blocks, with the repeated conversations marked."""
+    seen: set[tuple[str, str, str]] = set()
+    marks = []
+    for o in pairs:
+        left, right = sides(o)
+        key = (o.task, left.conversation, right.conversation)
+        known = bool(left.conversation and right.conversation)
+        marks.append(known and key in seen and not every_repeat_counts)
+        if known:
+            seen.add(key)
+    fresh = tuple(o for o, again in zip(pairs, marks, strict=True) if not again)
+    return Sample(tuple(pairs), tuple(marks), fresh, tuple(o.difference for o in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The tallies that the evidence is read from, and the evidence itself at every block end."""
+
+    differences: Tally
+    directions: Tally
+    times: tuple[walltime.TimePair | None, ...]
+    """Both arms' wall times of all pairs; None unless both are known."""
+    signs: tuple[int, ...]
+    """Of all pairs: 1 where the candidate is known to be the faster one, -1 where not, 0: not known."""
+    path: tuple[PathPoint, ...]
+    now: EValues
+
+
+def evidence(found: Sample, policy: Policy) -> Evidence:
+    """Return the evidence at the block ends, thinned to 200 of them; the last one decides."""
+    ends = found.ends
+    shown = sorted({round(i) for i in np.linspace(0, len(ends) - 1, min(PATH_POINTS, len(ends)))})
+    stops = [ends[i] for i in shown]
+    known = tuple(times(o) for o in found.pairs)
+    signs = tuple(walltime.direction(pair, policy.max_time_ratio) if pair else 0 for pair in known)
+    differences = eprocess.tally(found.d, found.repeated, stops)
+    directions = eprocess.tally(signs, found.repeated, stops)
+    harm = differences.e(0.0, Bet.HARM)
+    noninferior = differences.e(-policy.margin, Bet.GAIN)
+    faster = directions.e(0.0, Bet.GAIN)
+    path = tuple(
+        PathPoint(found.pairs[stop - 1].block, stop, float(harm[i]), float(noninferior[i]), float(faster[i]))
+        for i, stop in enumerate(stops)
+    )
+    last = path[-1]
+    now = EValues(last.harm, last.noninferior, last.faster, 1 / policy.alpha)
+    return Evidence(differences, directions, known, signs, path, now)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoSided:
+    """Evidence that the arms differ at all, whichever is better."""
+
+    correctness: float
+    time: float
+
+
+def differs(ev: Evidence) -> TwoSided:
+    """Return the evidence at the last block end that two arms differ: what an A/A run must not show."""
+
+    def both(tally: Tally) -> float:
+        now = tally.last()
+        return eprocess.two_sided(float(now.e(0.0, Bet.HARM)[-1]), float(now.e(0.0, Bet.GAIN)[-1]))
+
+    return TwoSided(both(ev.differences), both(ev.directions))
+
+
+def times(o: Observation) -> walltime.TimePair | None:
+    """Return both arms' wall times; None unless both are known."""
+    left, right = sides(o)
+    if left.seconds is None or right.seconds is None:
+        return None
+    return walltime.TimePair(left.seconds, right.seconds, left.censored, right.censored)
+
+
+def sides(o: Observation) -> tuple[Side, Side]:
+    """Return both arms' attempts of a valid pair, baseline first."""
+    assert o.baseline is not None and o.candidate is not None
+    return o.baseline, o.candidate

@@ -1,0 +1,1 @@
+"""GGUF files: found, read, and the small ones of our own made."""

@@ -1,0 +1,1 @@
+"""Two attempts made a pair: is it valid, and what did it come to?"""

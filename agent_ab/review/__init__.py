@@ -1,0 +1,1 @@
+"""Flips looked at by people, and attempts judged again by the checks."""

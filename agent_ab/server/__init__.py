@@ -1,0 +1,1 @@
+"""Model servers: llama-server's whole life, what holds for every engine, and servers that somebody else started."""

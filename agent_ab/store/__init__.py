@@ -1,0 +1,1 @@
+"""The database of runs, its tables and their history, and the evidence beside it."""

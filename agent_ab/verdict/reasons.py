@@ -1,0 +1,105 @@
+"""The verdict's sentences. Pure. None of them says more than the numbers do."""
+
+from agent_ab.gate.policy import Policy
+from agent_ab.verdict.verdict import Correctness, EValues, Needed, Time
+from agent_ab.wording import counted
+
+FEW_TASKS = 6
+"""With fewer tasks no exact test over tasks can reach 0.05: its least p is 2 / 2^tasks."""
+HUGE = 1e6
+
+
+def e_value(e: float) -> str:
+    """Return an e-value as people read it."""
+    return f"over {HUGE:,.0f}" if e > HUGE else f"{e:.2f}" if e < 100 else f"{e:,.0f}"
+
+
+def evidence(e: EValues, found: Correctness, policy: Policy) -> list[str]:
+    """Return what is shown and what is not, in the order of the decision."""
+    return [
+        _shown(
+            e.harm,
+            e.needed,
+            "that the candidate passes fewer checks",
+        ),
+        _shown(
+            e.noninferior,
+            e.needed,
+            f"that it loses less than {policy.margin:g} of the checks per pair ({_mean(found)})",
+        ),
+        _shown(
+            e.faster,
+            e.needed,
+            _time_goal(policy),
+        ),
+    ]
+
+
+def rejected(e: EValues, found: Correctness) -> str:
+    """Return why the candidate is rejected."""
+    return (
+        f"The candidate passes fewer checks: evidence {e_value(e.harm)}, {e.needed:g} needed; {_mean(found)};"
+        f" {counted(found.broken, 'pair')} broken that the baseline solved, {found.fixed} fixed."
+    )
+
+
+def inside_margin(e: EValues, found: Correctness, policy: Policy) -> list[str]:
+    """Return what the policy says where the candidate may be, or is, worse by less than the margin."""
+    low = found.lower_always
+    if e.harm >= e.needed and e.noninferior >= e.needed:
+        return [
+            f"It is worse, and by less than the margin {policy.margin:g}; for this case the policy says"
+            f" {policy.inside_margin} (inside_margin)."
+        ]
+    if -policy.margin < low < 0:
+        return [
+            f"A loss of up to {-low:.3f} of the checks per pair is not excluded; the policy accepts a loss below"
+            f" {policy.margin:g}."
+        ]
+    return []
+
+
+def still_needed(needed: Needed, found: Correctness, time: Time, policy: Policy, *, hopeless: bool) -> list[str]:
+    """Return how many pairs and hours a decision still takes, and under which assumption."""
+    if hopeless:
+        return ["More pairs of these tasks do not help; take tasks that the baseline solves more often."]
+    said = []
+    if needed.more:
+        hours = "" if needed.hours is None else f", about {_hours(needed.hours)}"
+        said.append(
+            f"Pairs still needed: about {needed.more} ({needed.pairs_anytime} in all{hours}), if in truth nothing differs"
+            " and pairs vary as they did so far."
+        )
+    elif needed.more is None:
+        said.append("Pairs still needed: more than can be played, if pairs vary as they did so far.")
+    if needed.pairs_fixed is not None:
+        said.append(
+            f"For comparison: {needed.pairs_fixed} pairs for non-inferiority at margin {policy.margin:.2f}, one-sided"
+            f" alpha {policy.alpha:g}, power 0.8, by a t test whose number of pairs is fixed beforehand"
+            f" (standard deviation {found.sd:.3f})."
+        )
+    if time.pairs and time.faster <= time.slower:
+        said.append("The candidate was not faster more often than slower; more pairs like these do not lead to ADOPT.")
+    if needed.pairs_as_observed and needed.pairs_as_observed > found.pairs:
+        said.append(
+            f"If all pairs were like those so far, a decision would come after about {needed.pairs_as_observed} pairs."
+        )
+    return said
+
+
+def _shown(e: float, needed: float, what: str) -> str:
+    return f"{'Shown' if e >= needed else 'Not shown'}: {what}; evidence {e_value(e)}, {needed:g} needed."
+
+
+def _time_goal(policy: Policy) -> str:
+    if policy.max_time_ratio == 1:
+        return "that it takes less wall time than the baseline"
+    return f"that it takes less than {policy.max_time_ratio:g} times the baseline's wall time"
+
+
+def _mean(found: Correctness) -> str:
+    return f"mean difference {found.mean:+.4f} over {found.pairs} pairs"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:.1f} hours" if hours >= 0.95 else f"{max(1, round(hours * 60))} minutes"

@@ -1,0 +1,1 @@
+"""Is a task worth its verdicts?"""

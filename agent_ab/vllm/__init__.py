@@ -1,0 +1,1 @@
+"""vLLM, the second engine: found, started, proved, watched and stopped."""
