@@ -252,6 +252,12 @@ def test_every_link_leads_somewhere(path: Path) -> None:
             assert anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)
+def test_every_file_of_ours_that_is_named_is_there(path: Path) -> None:
+    named = re.findall(r"`((?:agent_ab|tests|scripts|benchmarks|profiles|tasks)/[\w./-]+)`", path.read_text("utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = PAGES[0].read_text(encoding="utf-8")
     assert [p.name for p in (ROOT / "docs").glob("*.md") if f"(docs/{p.name})" not in readme] == []
