@@ -1,6 +1,6 @@
 """What the machine was and in what state while an attempt ran; `conditions` says whether two attempts met the same.
 
-GPU facts come from NVIDIA's own library where the package nvidia-ml-py is installed (`pip install agent_ab[gpu]`).
+GPU facts come from NVIDIA's own library where the package nvidia-ml-py is installed (extra `gpu`).
 """
 
 import functools

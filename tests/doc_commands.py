@@ -12,10 +12,12 @@ from typing import Any
 
 import typer.main
 
-from agent_ab import cli, methods, sweep, tasks
+from agent_ab import cli, tasks
+from agent_ab.bench import methods
 from agent_ab.cli.app import USAGE_ERROR
 from agent_ab.config import load_profile
 from agent_ab.errors import UserError
+from agent_ab.suite import sweep
 from tests.command import ROOT
 
 PROGRAMS = (

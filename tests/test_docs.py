@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 from agent_ab.cli.app import COMMANDS
-from agent_ab.store import Store
+from agent_ab.store.store import Store
 from tests.command import ROOT, here
 from tests.doc_commands import commands, fault, is_ours, words
 

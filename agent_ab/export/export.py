@@ -59,7 +59,7 @@ def write_parquet(store: Store, run_id: str, directory: Path) -> tuple[Path, ...
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise UserError("--parquet needs pyarrow; install it with: pip install 'agent-ab[parquet]'") from None
+        raise UserError("--parquet needs pyarrow; install it with: .venv/bin/pip install -e '.[parquet]'") from None
     return _written(store, run_id, directory, "parquet", lambda *table: _parquet(arrow, parquet, *table))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from agent_ab.page import gather
-from agent_ab.store import Store
+from agent_ab.report.page import gather
+from agent_ab.store.store import Store
 from tests.browser.needs import chromium
 
 ROOT = Path(__file__).resolve().parent.parent.parent
