@@ -114,7 +114,7 @@ def test_a_directory_that_cannot_be_is_told(store: Store, tmp_path: Path) -> Non
 
 def test_parquet_without_pyarrow_names_the_extra(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"agent-ab\[parquet\]"):
+    with pytest.raises(UserError, match=r"pip install -e .\.\[parquet\]"):
         export.write_parquet(store, RUN, tmp_path / "parquet")
 
 
