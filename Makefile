@@ -14,7 +14,7 @@ PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help pair suite gate report chaos setup test test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
+.PHONY: help pair suite gate report chaos setup test test-long test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
@@ -38,10 +38,14 @@ report: .venv/.run ## write the newest run's report as one page, report.html
 setup: .venv/.run ## find or build llama-server, fetch the demo model
 	@$(BIN)/agent-ab setup
 
-test: lint ## lint, types, contracts, and every test on the real parts
+test: lint ## lint, types, contracts, and the tests, on the real parts
 	@$(BIN)/agent-ab setup
 	@$(BIN)/python -m tests.browser.needs
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" $(ARGS)
+
+test-long: .venv/.dev ## the long tests, which `make test` leaves out
+	@$(BIN)/agent-ab setup
+	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live and not browser" $(ARGS)

@@ -1,6 +1,7 @@
 """Find every command that a page of documentation gives, and say what is wrong with one. See test_docs.py."""
 
 import contextlib
+import os
 import re
 import shlex
 import subprocess
@@ -154,7 +155,9 @@ def _make(rest: list[str], place: Path) -> None:
     for word in rest:
         if "=" in word and word.partition("=")[0] not in known:
             raise ValueError(f"the Makefile asks for no {word.partition('=')[0]}")
-    done = subprocess.run(["make", "-n", *rest], cwd=ROOT, capture_output=True, text=True, check=False)
+    # The make that runs the tests hands its own variables down.
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS")}
+    done = subprocess.run(["make", "-n", *rest], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ValueError(done.stderr.strip())
     for line in done.stdout.splitlines():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent_ab.model import Task
 from tests.command import ROOT
 from tests.tiny_task import tiny_task
 
@@ -37,10 +38,16 @@ class SmallSuite:
         return list(map(str, given))
 
 
-def small_suite(folder: Path, tasks: int = 2, changes: Mapping[str, str] | None = None) -> SmallSuite:
-    """Write `tasks` tasks and a profile into `folder`; `changes` replaces parts of the profile's text."""
+def small_task(folder: Path) -> Task:
+    """Write the task `tiny` into `folder`/tasks."""
     made = tiny_task(folder / "tasks", {"scripts/solve.toml": SCRIPT})
     shutil.rmtree(folder / "tasks" / "scratch")
+    return made
+
+
+def small_suite(folder: Path, tasks: int = 2, changes: Mapping[str, str] | None = None) -> SmallSuite:
+    """Write `tasks` tasks and a profile into `folder`; `changes` replaces parts of the profile's text."""
+    made = small_task(folder)
     for number in range(1, tasks):
         shutil.copytree(made.root, folder / "tasks" / f"tiny-{number}")
     text = (ROOT / "profiles" / "scripted-solve.toml").read_text()

@@ -255,7 +255,7 @@ def test_a_started_child_is_stopped_when_its_block_fails(tmp_path: Path) -> None
 def test_a_child_that_ignores_term_is_killed_after_the_patience(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = (
-        "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
+        "import os, signal, time; signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'no\\n'))\n"
         "print('ready', flush=True)\nwhile True: time.sleep(600)"
     )
     with process.started(python(code), env=ENV, log=log, name="stubborn", patience_s=(0.2, 0.2)) as child:

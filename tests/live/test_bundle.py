@@ -5,6 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from agent_ab.engine.engine import Engine
 from agent_ab.export.reproduce import last_common
 from agent_ab.model import Arm, Pair, PairOutcome
@@ -12,13 +14,14 @@ from agent_ab.models.models import Model
 from agent_ab.paths import RunPaths
 from agent_ab.server.server import free_port
 from agent_ab.store import evidence
-from tests.command import agent_ab, here
+from tests.command import here
+from tests.played import once
 
 
 def test_a_real_pair_is_judged_again_bundled_and_reproduced_from_its_evidence(
-    tmp_path: Path, engine: Engine, scripted: Model
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, engine: Engine, scripted: Model
 ) -> None:
-    assert agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", "scripted-known-bad").status == 0
+    tmp_path = once(tmp_path_factory, "scripted-known-bad").copied(tmp_path)
     (run,) = (RunPaths(path) for path in (tmp_path / "runs").iterdir() if path.is_dir())
     (pair_id,) = evidence.pair_ids(run)
     recorded, derived = evidence.recorded_pair(run, pair_id), evidence.load_pair(run, pair_id)

@@ -15,12 +15,18 @@ PINNED = "2026-03-01 12:00:00"
 PROFILES = {"builtin": "scripted-solve", "opencode": "scripted-opencode"}
 
 
+@pytest.fixture
+def opencode() -> str:
+    """Name OpenCode where it was asked for. With the built-in agent test_pair.py says the same."""
+    if not os.environ.get(ASKED):
+        pytest.skip(f"not with OpenCode, whose pairs take a minute: `make live-opencode` sets {ASKED}=1")
+    return "opencode"
+
+
 @pytest.fixture(params=PROFILES)
 def agent(request: pytest.FixtureRequest) -> str:
     kind = str(request.param)
-    if kind == "opencode" and not os.environ.get(ASKED):
-        pytest.skip(f"not with OpenCode, whose pairs take a minute: `make live-opencode` sets {ASKED}=1")
-    return kind
+    return str(request.getfixturevalue(kind)) if kind == "opencode" else kind
 
 
 @pytest.fixture
@@ -69,14 +75,14 @@ def test_with_the_clock_pinned_nothing_differs(tmp_path: Path, agent: str, pinne
     assert f"began at {pinned_clock} UTC" in agent_ab(tmp_path, "show").stdout
 
 
-def test_what_a_broken_verification_did_is_the_model_s_with_exchange_and_token(tmp_path: Path, agent: str) -> None:
-    found, text = diff(tmp_path, agent, control="synth_rates = [1.0, 1.0, 1.0]")
+def test_what_a_broken_verification_did_is_the_model_s_with_exchange_and_token(tmp_path: Path, opencode: str) -> None:
+    found, text = diff(tmp_path, opencode, control="synth_rates = [1.0, 1.0, 1.0]")
     raw = found["raw"]
     assert raw["kind"] == "model"
     assert isinstance(raw["exchange"], int) and isinstance(raw["token"], int)
     assert f"exchange {raw['exchange']}" in text and f"token {raw['token']}" in text
 
 
-def test_a_placebo_parts_nothing(tmp_path: Path, agent: str) -> None:
-    found, _ = diff(tmp_path, agent, control="synth_rates = [0.0, 0.0, 0.0]")
+def test_a_placebo_parts_nothing(tmp_path: Path, opencode: str) -> None:
+    found, _ = diff(tmp_path, opencode, control="synth_rates = [0.0, 0.0, 0.0]")
     assert found["raw"]["kind"] == "identical"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.command import agent_ab
 from tests.live.test_apparatus import SHORT
 from tests.small_suite import SmallSuite, small_suite
@@ -20,6 +22,7 @@ def extended(small: SmallSuite, policy: str) -> dict[str, object]:
     return verdict
 
 
+@pytest.mark.long
 def test_a_known_bad_candidate_is_played_until_it_is_rejected(tmp_path: Path) -> None:
     small = small_suite(tmp_path, 1, {**SHORT, FORCED: f"{FORCED}synth_rates = [1.0, 1.0, 1.0]\n"})
     verdict = extended(small, "alpha = 0.45\nmax_pairs = 10\n")
@@ -29,6 +32,7 @@ def test_a_known_bad_candidate_is_played_until_it_is_rejected(tmp_path: Path) ->
     assert (verdict["verdict"], counts["planned"], counts["counted"], counts["blocks"]) == ("REJECT", 4, 4, 4)
 
 
+@pytest.mark.long
 def test_a_run_that_has_decided_does_not_grow(tmp_path: Path) -> None:
     verdict = extended(
         small_suite(tmp_path, 2), "margin = 0.99\nalpha = 0.45\nmax_time_ratio = 1000.0\nmax_pairs = 10\n"

@@ -15,6 +15,7 @@ import pytest
 from agent_ab.models.models import Model
 from tests.command import ROOT, Done, agent_ab
 from tests.fakes import wrap
+from tests.small_suite import small_task
 
 
 @pytest.fixture
@@ -52,8 +53,15 @@ def plain_profile(folder: Path) -> Path:
     return profile(folder, **{"n_min = 0\np_min = 0.0\n": ""})
 
 
-def play(cwd: Path, chosen: Path, **env: str) -> Done:
-    return agent_ab(cwd, "pair", "--task", "transfer-repair", "--profile", chosen, env=env)
+def of_tiny(cwd: Path) -> tuple[str, ...]:
+    """Return the arguments that name the smallest task."""
+    if not (cwd / "tasks").exists():
+        small_task(cwd)
+    return ("--task", "tiny", "--tasks-dir", str(cwd / "tasks"))
+
+
+def play(cwd: Path, chosen: Path, *words: str, **env: str) -> Done:
+    return agent_ab(cwd, "pair", *of_tiny(cwd), "--profile", chosen, *words, env=env)
 
 
 def test_a_missing_model_is_named_before_anything_starts(tmp_path: Path, scratch: Path) -> None:
@@ -139,7 +147,7 @@ def test_tools_asked_of_a_template_without_tools_are_refused_with_the_remedy(
 
 
 def test_earlier_results_are_untouched_by_a_later_failure(tmp_path: Path, scratch: Path) -> None:
-    first = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", profile(tmp_path), "--agent", "nop")
+    first = play(tmp_path, profile(tmp_path), "--agent", "nop")
     assert first.status == 0
     before = agent_ab(tmp_path, "pairs", "--json").data
     fake = wrap.llama_server(tmp_path / "broken", "dies-loading")
@@ -154,7 +162,7 @@ def test_an_interrupt_at_any_step_leaves_no_process_and_no_temporary_directory(
     tmp_path: Path, scratch: Path, moment: str, signum: int
 ) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "agent_ab", "pair", "--task", "transfer-repair", "--profile", str(profile(tmp_path))],
+        [sys.executable, "-m", "agent_ab", "pair", *of_tiny(tmp_path), "--profile", str(profile(tmp_path))],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.command import agent_ab
+from tests.played import once
 
 
 def test_a_lossless_method_says_what_the_model_says(tmp_path: Path) -> None:
@@ -18,8 +21,11 @@ def test_a_lossless_method_says_what_the_model_says(tmp_path: Path) -> None:
     assert Path(tmp_path, data["evidence"], "lossless.json").is_file()
 
 
-def test_a_pair_whose_candidate_lets_wrong_tokens_through_is_caught_with_the_token(tmp_path: Path) -> None:
-    played = agent_ab(tmp_path, "pair", "--task", "transfer-repair", "--profile", "scripted-known-bad", "--json").data
+def test_a_pair_whose_candidate_lets_wrong_tokens_through_is_caught_with_the_token(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    once_played = once(tmp_path_factory, "scripted-known-bad")
+    tmp_path, played = once_played.copied(tmp_path), once_played.done.data
     name = played["name"]
     assert (
         played["judgement"]["class"] in ("outside support", "not judged") and "token" in played["judgement"]["sentence"]

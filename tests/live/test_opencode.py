@@ -119,6 +119,7 @@ def test_a_pinned_clock_makes_times_alike(transfer_repair: Task, place: Path, fa
     assert one.bodies == other.bodies and len(one.bodies) == 2
 
 
+@pytest.mark.long
 def test_what_outlives_opencode_and_a_budget_stop_are_named(transfer_repair: Task, place: Path) -> None:
     line = "setsid sleep 7531 >/dev/null 2>&1 </dev/null & echo begun"
     ran, _ = played(transfer_repair, place, [calls(("bash", {"command": line})), Say("I beg", finish="length")])
@@ -128,6 +129,7 @@ def test_what_outlives_opencode_and_a_budget_stop_are_named(transfer_repair: Tas
     )
 
 
+@pytest.mark.long
 def test_the_slim_variant_is_small_and_the_workspace_advises_but_does_not_configure(
     transfer_repair: Task, place: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.command import ROOT, agent_ab
+from tests.played import once
 
 
 def play(cwd: Path, profile: str, *words: object, seed: int = 4242) -> tuple[int, Any]:
@@ -24,9 +25,12 @@ def first(data: Any, arm: str) -> Any:
     return data["pair"][arm]["log"]["exchanges"][0]
 
 
-def test_a_scripted_model_solves_the_task_in_both_arms_and_the_pair_is_proven(tmp_path: Path) -> None:
-    status, data = play(tmp_path, "scripted-solve")
-    assert status == 0
+def test_a_scripted_model_solves_the_task_in_both_arms_and_the_pair_is_proven(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    played = once(tmp_path_factory, "scripted-solve")
+    assert played.done.status == 0, played.done.stderr
+    data = played.done.data
     assert (passed(data, "baseline"), passed(data, "candidate")) == (10, 10)
     assert data["pair"]["outcome"] == "BOTH_PASS" and data["pair"]["flips"] == []
     assert all(line["ok"] for line in data["pair"]["proof"])
@@ -35,21 +39,30 @@ def test_a_scripted_model_solves_the_task_in_both_arms_and_the_pair_is_proven(tm
     assert set(drafted) == {None}
     assert data["metrics"]["candidate"]["drafted"] > 0
     assert data["metrics"]["baseline"]["tool_calls"] == data["metrics"]["candidate"]["tool_calls"] > 0
-    again = agent_ab(tmp_path, "show", "--json")
+    again = agent_ab(played.folder, "show", "--json")
     assert again.data["pair"]["outcome"] == "BOTH_PASS"
-    with sqlite3.connect(tmp_path / "runs.db") as connection:
+    with sqlite3.connect(played.folder / "runs.db") as connection:
         assert connection.execute("select count(*) from check_result where scored").fetchone() == (20,)
     connection.close()
 
 
-def test_the_known_bad_candidate_breaks_nine_checks_and_the_pair_stays_valid(tmp_path: Path) -> None:
-    status, data = play(tmp_path, "scripted-known-bad")
-    assert status == 0
+def test_the_known_bad_candidate_breaks_nine_checks_and_the_pair_stays_valid(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    played = once(tmp_path_factory, "scripted-known-bad")
+    assert played.done.status == 0, played.done.stderr
+    data = played.done.data
     assert (passed(data, "baseline"), passed(data, "candidate")) == (10, 1)
     assert data["pair"]["outcome"] == "BROKEN"
     assert len(data["pair"]["flips"]) == 9
-    text = agent_ab(tmp_path, "show").stdout
+    text = agent_ab(played.folder, "show").stdout
     assert all(flip["check_id"] in text for flip in data["pair"]["flips"])
+    # The model parted, and it is said where.
+    raw = agent_ab(played.folder, "diff", "--json").data["divergence"]["raw"]
+    assert raw["kind"] == "model"
+    assert isinstance(raw["exchange"], int) and isinstance(raw["token"], int)
+    text = agent_ab(played.folder, "diff").stdout
+    assert f"exchange {raw['exchange']}" in text and f"token {raw['token']}" in text
 
 
 def test_the_placebo_drafts_accepts_nothing_and_solves_the_task(tmp_path: Path) -> None:
@@ -58,6 +71,7 @@ def test_the_placebo_drafts_accepts_nothing_and_solves_the_task(tmp_path: Path) 
     assert data["pair"]["first_arm"] == "candidate"
     assert (passed(data, "baseline"), passed(data, "candidate")) == (10, 10)
     assert data["metrics"]["candidate"]["drafted"] > 0 and data["metrics"]["candidate"]["accepted"] == 0
+    assert data["pair"]["divergence"]["raw"]["kind"] == "identical"
 
 
 CLOCK_IN_THE_PROMPT = """
@@ -94,9 +108,9 @@ def test_the_control_agents_bound_what_a_task_can_give(tmp_path: Path, agent: st
     assert "baseline: no model call at all" in data["pair"]["findings"]
 
 
-def test_a_real_small_model_reads_edits_and_runs_things_through_its_fitted_mtp_block(tmp_path: Path) -> None:
+def test_a_real_small_model_answers_in_both_arms_and_its_fitted_mtp_block_drafts(tmp_path: Path) -> None:
     profile = (ROOT / "profiles" / "cpu-demo.toml").read_text()
-    for long, short in (("max_turns = 10", "max_turns = 2"), ("response_budget = 256", "response_budget = 96")):
+    for long, short in (("max_turns = 10", "max_turns = 1"), ("response_budget = 256", "response_budget = 96")):
         assert long in profile
         profile = profile.replace(long, short)
     (tmp_path / "short.toml").write_text(profile)
@@ -104,7 +118,7 @@ def test_a_real_small_model_reads_edits_and_runs_things_through_its_fitted_mtp_b
     assert status == 0
     assert data["metrics"]["candidate"]["drafted"] > 0
     for arm in ("baseline", "candidate"):
-        assert data["metrics"][arm]["turns"] >= 2 and data["metrics"][arm]["generated_tokens"] > 0
+        assert data["metrics"][arm]["turns"] == 1 and data["metrics"][arm]["generated_tokens"] > 0
     # Whether they part depends on the processor's last bits; nothing but the model may do it, and then by its tokens.
     found = data["pair"]["divergence"]["raw"]
     assert found["kind"] in ("identical", "model")

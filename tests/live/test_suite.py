@@ -88,7 +88,7 @@ def arm_orders() -> list[str]:
     return [seeds.first_arm(seed).value for seed in SEEDS]
 
 
-@pytest.mark.parametrize("life", ["per-task", "per-run"])
+@pytest.mark.parametrize("life", ["per-task", pytest.param("per-run", marks=pytest.mark.long)])
 def test_long_lived_servers_serve_in_recorded_positions_and_the_first_pair_is_played_again_last(
     tmp_path: Path, scratch: Path, life: str
 ) -> None:
