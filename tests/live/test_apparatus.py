@@ -46,6 +46,7 @@ def test_the_known_bad_is_rejected_and_the_placebo_is_not(small: SmallSuite) -> 
     assert placebo["correctness"]["mean"] == 0
 
 
+@pytest.mark.long
 def test_a_run_grows_by_blocks_of_settled_seeds_and_is_judged_with_its_aa_run(small: SmallSuite) -> None:
     done = played(small, "aa", "--json", seeds=SEEDS[:2])
     assert done.status == 0, done.stdout + done.stderr

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.command import ROOT, agent_ab, here
 from tests.small_suite import SCRIPT, SmallSuite, small_suite
 
@@ -26,6 +28,7 @@ def line(pair: Any, name: str) -> Any:
     return next(found for found in pair["proof"] if found["name"] == name)
 
 
+@pytest.mark.long
 def test_a_response_budget_can_be_what_the_arms_differ_in(tmp_path: Path) -> None:
     arms = "[baseline.agent]\nresponse_budget = 64\n[candidate.agent]\nresponse_budget = 512\n"
     changes = {'variable = "server.speculation"': 'variable = "agent.response_budget"', ARMS: arms}

@@ -166,7 +166,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("kind", ["bwrap", "none"])
+@pytest.mark.parametrize("kind", ["bwrap", pytest.param("none", marks=pytest.mark.long)])
 def test_an_agent_that_will_not_end_is_ended_at_its_limit_with_all_that_it_started(
     tmp_path: Path, scratch: Path, kind: str
 ) -> None:

@@ -69,6 +69,7 @@ def test_what_a_clock_did_is_the_environment_s_with_its_path(tmp_path: Path, age
     assert found["normalised"]["kind"] == "identical" and found["ignored"]
 
 
+@pytest.mark.long
 def test_with_the_clock_pinned_nothing_differs(tmp_path: Path, agent: str, pinned_clock: str) -> None:
     found, _ = diff(tmp_path, agent, script(agent), ("[agent]\n", f'[agent]\nclock = "{pinned_clock}"\n'))
     assert found["raw"]["kind"] == "identical"

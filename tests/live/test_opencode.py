@@ -88,6 +88,7 @@ def tools(request: Any) -> list[str]:
     return sorted(tool["function"]["name"] for tool in request["tools"])
 
 
+@pytest.mark.long
 def test_opencode_works_in_the_box_asks_nothing_else_and_begins_alike_each_time(
     transfer_repair: Task, place: Path
 ) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from tests.command import ROOT, agent_ab
 from tests.played import once
+from tests.small_suite import small_task
 
 
-def play(cwd: Path, profile: str, *words: object, seed: int = 4242) -> tuple[int, Any]:
-    done = agent_ab(cwd, "pair", "--task", "transfer-repair", "--seed", seed, "--profile", profile, "--json", *words)
+def play(cwd: Path, profile: str, *words: object, seed: int = 4242, task: str = "transfer-repair") -> tuple[int, Any]:
+    done = agent_ab(cwd, "pair", "--task", task, "--seed", seed, "--profile", profile, "--json", *words)
     assert done.stdout, done.stderr
     return done.status, done.data
 
@@ -114,7 +115,9 @@ def test_a_real_small_model_answers_in_both_arms_and_its_fitted_mtp_block_drafts
         assert long in profile
         profile = profile.replace(long, short)
     (tmp_path / "short.toml").write_text(profile)
-    status, data = play(tmp_path, "short.toml")
+    # The shortest task, whose prompt is half as long.
+    small_task(tmp_path)
+    status, data = play(tmp_path, "short.toml", "--tasks-dir", tmp_path / "tasks", task="tiny")
     assert status == 0
     assert data["metrics"]["candidate"]["drafted"] > 0
     for arm in ("baseline", "candidate"):

@@ -476,9 +476,13 @@ for _ in range(20):
         os._exit(0)
 for _ in range(20):
     os.wait()
+def state(n):
+    try:
+        return open(f"/proc/{n}/stat").read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "gone"
 def zombies():
-    states = [open(f"/proc/{n}/stat").read().rsplit(")", 1)[1].split()[0] for n in os.listdir("/proc") if n.isdigit()]
-    return states.count("Z")
+    return [state(n) for n in os.listdir("/proc") if n.isdigit()].count("Z")
 while zombies():
     time.sleep(0.01)
 print("buried")
