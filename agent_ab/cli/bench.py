@@ -18,7 +18,7 @@ from agent_ab.model import Task
 from agent_ab.progress import Progress
 from agent_ab.session.session import session
 
-EACH, TOKENS = 1, 64
+EACH, TOKENS = 1, 48
 """Requests of a class and tokens of a reply with which five methods take less than ten minutes on two cores."""
 
 
@@ -37,7 +37,7 @@ def bench(
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="9 give 96 % intervals that bear one outlier on each side.")] = 9,
     tokens: Annotated[
-        int | None, typer.Option(min=8, help="Greatest number of tokens of a reply: 64; all of a script.")
+        int | None, typer.Option(min=8, help="Greatest number of tokens of a reply: 48; all of a script.")
     ] = None,
     max_minutes: Annotated[
         float, typer.Option(min=0, help="After 6 rounds, begin none that would end later; 0: play all.")
