@@ -1,12 +1,25 @@
 """Medians with exact intervals, ratios within rounds, acceptance in every cut."""
 
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import wilcoxon
 
-from agent_ab.bench.stats import ALL, Interval, Reply, context_name, goes_on, interval, never_accepted, order, table
+from agent_ab.bench.stats import (
+    ALL,
+    Interval,
+    Reply,
+    context_name,
+    goes_on,
+    interval,
+    never_accepted,
+    order,
+    ratio_interval,
+    table,
+)
 from agent_ab.model import Drafting
 
 PLAIN = Reply("none", 0, "code-1", "code", 100, 50.0, 41, 400.0, 0.06, 0.5, None, "t", "stop")
@@ -40,6 +53,29 @@ def test_too_few_rounds_say_how_little_their_range_covers() -> None:
 def test_the_median_lies_within_its_interval(values: list[float]) -> None:
     found = interval(values)
     assert found is not None and found.low <= found.median <= found.high
+
+
+def test_the_interval_of_a_ratio_holds_the_values_that_the_signed_rank_test_does_not_refuse() -> None:
+    ratios = [0.50, 0.55, 0.61, 0.48, 0.52, 0.58, 0.35, 0.54, 0.57]
+    found = ratio_interval(ratios)
+    assert found is not None and found.coverage == pytest.approx(1 - 20 / 512)
+
+    def p(value: float) -> float:
+        return float(wilcoxon([math.log(ratio / value) for ratio in ratios], method="exact").pvalue)
+
+    assert p(found.low * 0.999) < 0.05 < p(found.low * 1.001)
+    assert p(found.high * 1.001) < 0.05 < p(found.high * 0.999)
+    assert p(found.median) > 0.9
+    order_statistics = interval(ratios)
+    assert order_statistics is not None and found.half_width < order_statistics.half_width
+
+
+def test_the_interval_of_a_ratio_turns_round_with_it() -> None:
+    ratios = [0.5, 0.8, 0.7, 0.9, 0.6, 1.1]
+    found, turned = ratio_interval(ratios), ratio_interval([1 / ratio for ratio in ratios])
+    assert found is not None and turned is not None
+    assert (turned.low, turned.median, turned.high) == pytest.approx((1 / found.high, 1 / found.median, 1 / found.low))
+    assert ratio_interval([]) is None and ratio_interval([2.0]) == Interval(2.0, 2.0, 2.0, 0.0, 1)
 
 
 def test_methods_are_played_there_and_back_again() -> None:

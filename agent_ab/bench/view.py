@@ -147,8 +147,8 @@ def notes(result: Result) -> list[str]:
     elif told:
         sure = "" if told.coverage >= CONFIDENCE else f", fewer rounds than {int(CONFIDENCE * 100)} % needs"
         lines.append(
-            f"each number: median over {told.rounds} rounds [its {told.coverage:.1%} interval{sure}], of these requests"
-            " on this machine"
+            f"each number: median over {told.rounds} rounds, of ratios the Hodges-Lehmann estimate [its {told.coverage:.1%}"
+            f" interval{sure}], of these requests on this machine"
         )
     if result.rounds < result.plan.rounds:
         lines.append(f"{result.rounds} of {result.plan.rounds} rounds: another would have ended after --max-minutes")
