@@ -6,7 +6,7 @@ a while slows both. The interval of a median over rounds is the exact one of ord
 the distribution: between the k-th smallest and the k-th greatest of n values lies the median with the probability
 1 - 2 P(B < k), B binomial(n, 1/2) (Conover, Practical Nonparametric Statistics, 3.2). Of a ratio it is the exact one of the
 signed-rank test over the ratio's logarithms (Hodges and Lehmann 1963; Hollander, Wolfe and Chicken, Nonparametric
-Statistical Methods, 3.2 and 3.3): narrower, because two rates of one round are disturbed alike, in both directions.
+Statistical Methods, 3.2 and 3.3), which takes them for symmetric: what disturbs a round hits either method alike.
 
 The interval speaks of these requests on this machine. How much other requests would differ, the classes show.
 """
@@ -143,7 +143,7 @@ def ratio_interval(ratios: Sequence[float]) -> Interval | None:
     while cut < len(means) // 2 and 1 - 2 * below[cut] / 2**n >= CONFIDENCE:
         cut += 1
     coverage = 1 - 2 * below[cut - 1] / 2**n if n > 1 else 0.0
-    return Interval(*(math.exp(x) for x in (median(means), means[cut - 1], means[-cut])), coverage, n)
+    return Interval(math.exp(median(means)), math.exp(means[cut - 1]), math.exp(means[-cut]), coverage, n)
 
 
 def _signed_ranks(n: int) -> list[int]:
