@@ -10,7 +10,6 @@ from agent_ab import wording
 from agent_ab.divergence import aftermath, parting
 from agent_ab.divergence.aftermath import ToolCall
 from agent_ab.divergence.transcript import Turn, turns
-from agent_ab.judge import judgement
 from agent_ab.judge.view import judgement_data
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, Json, Pair
 from agent_ab.pair.metrics import Metrics, measure
@@ -131,7 +130,6 @@ def _parting(pair: Pair) -> Json:
         "sentence": parting.sentence(raw),
         "normalised": parting.sentence(found.normalised) if found.normalised != raw else "",
         "rules": list(parting.rules_used(found)),
-        "judged": "" if pair.judgement is None else judgement.from_json(pair.judgement).sentence,
         "common": raw.common,
         "exchange": raw.exchange,
         "where": raw.where.value,

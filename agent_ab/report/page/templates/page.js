@@ -122,7 +122,6 @@
     const parts = [h("p", {}, found.sentence)];
     if (found.normalised)
       parts.push(h("p.about", {}, `But for ${found.rules.join(", ")}: ${found.normalised}`));
-    if (found.judged) parts.push(h("p", {}, `The independent judge: ${found.judged}`));
     if (found.where === "request" || found.where === "reply")
       parts.push(
         h("div.two", {}, ["baseline", "candidate"].map((arm) => {
@@ -132,7 +131,7 @@
             h("p.ended", {}, [token, has.end].filter(Boolean).join(", ")));
         })),
       );
-    for (const line of data.judge || []) parts.push(h("p.about", {}, `Judge: ${line}`));
+    for (const line of data.judge || []) parts.push(h("p.about", {}, `The independent judge: ${line}`));
     if ((data.symptoms || []).length)
       parts.push(h("details.rest", {}, h("summary", {}, "Symptoms"), table(data.symptoms.map(row), "facts", ["", "baseline", "candidate"])));
     if (data.aftermath.length)
