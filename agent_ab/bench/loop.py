@@ -170,9 +170,7 @@ def _ask(
     try:
         return client.play(recorded, body, name, round_)
     except (httpx.HTTPError, ValueError) as error:
-        # A process may take a moment to end.
-        time.sleep(1.0)
-        running.check_alive(f"while it answered {recorded.id}")
+        running.check_alive(f"while it answered {recorded.id}", patience_s=1.0)
         log = bench.folder / f"{round_}-{name}.log"
         raise ApparatusError(Step.SERVER, f"no answer to {recorded.id}: {error}", log) from None
 

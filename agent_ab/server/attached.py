@@ -154,8 +154,11 @@ class AttachedServer:
         """Do what `check_alive` does: from outside, a server that works cannot be told from one that hangs."""
         self.check_alive()
 
-    def check_alive(self, _when: str = "while serving") -> None:
-        """Raise ApparatusError when it does not answer any more; asked every LOOK_S seconds at most."""
+    def check_alive(self, _when: str = "while serving", *, patience_s: float = 0.0) -> None:
+        """Raise ApparatusError when it does not answer any more; asked every LOOK_S seconds at most.
+
+        `patience_s` is for servers of ours: nobody sees this one's process.
+        """
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()

@@ -2,14 +2,13 @@
 
 import secrets
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
-from agent_ab import connection, process
+from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError
@@ -18,7 +17,6 @@ from agent_ab.models.models import Model
 from agent_ab.server import counters, proof
 from agent_ab.server import log as server_log
 from agent_ab.server.command import (
-    HOST,
     Command,
     command,
     comparable_environment,
@@ -26,7 +24,8 @@ from agent_ab.server.command import (
     refuse_system_config,
 )
 from agent_ab.server.counters import Counters
-from agent_ab.server.watch import StallWatch, Usage, free_port, require_free, require_gone, usage_of
+from agent_ab.server.own import OwnServer, running
+from agent_ab.server.watch import Usage, free_port, require_free, usage_of
 
 __all__ = ["Command", "Server", "Usage", "command", "free_port", "new_key", "started"]
 
@@ -37,41 +36,18 @@ TOKENIZE_S = 60.0
 """Time for one short answer; a large model on a slow CPU needs minutes."""
 
 
-class Server:
-    """A running model server of one attempt."""
+class Server(OwnServer):
+    """A running llama-server of one attempt."""
+
+    WHAT = "llama-server"
 
     def __init__(self, asked: proof.Asked, child: process.Child, port: int, key: str) -> None:
         """Wrap `child`; use `started`, which makes the child and stops it."""
-        self.child = child
-        self.pid: int | None = child.pid
-        self.url = f"http://{HOST}:{port}"
-        self.log = asked.log
-        self._asked, self._key = asked, key
+        super().__init__(child, port, key, asked.log, asked.settings.server.load_stall_s)
+        self._asked = asked
         self._counter: server_log.RequestCounter | None = None
         self._own_requests = 0
-        self._watch: StallWatch | None = None
         self._before = Counters()
-
-    def wait_ready(self, tick: Callable[[float], None] | None = None) -> None:
-        """Wait until the model is loaded, calling `tick` with the elapsed seconds.
-
-        No fixed time limit: raises ApparatusError when the process ends, or when its log, memory and CPU time have
-        stood still for `load_stall_s`.
-        """
-        begin = time.monotonic()
-        watch = StallWatch(self.log, self.usage)
-        limit_s = self._asked.settings.server.load_stall_s
-        with self._client(timeout_s=2.0) as client:
-            while True:
-                self.check_alive("while loading")
-                if _healthy(client):
-                    return
-                if watch.still_s() >= limit_s:
-                    message = f"llama-server hangs in loading: its log, memory and CPU stood still for {limit_s:g} s"
-                    raise ApparatusError(Step.SERVER, message, self.log)
-                if tick:
-                    tick(time.monotonic() - begin)
-                time.sleep(process.POLL_S)
 
     def prove(self) -> ServerFacts:
         """Return the proof of who serves and how it speculates (one canary request). Raises ApparatusError."""
@@ -79,8 +55,7 @@ class Server:
             with self._client(timeout_s=CANARY_S) as client:
                 facts = proof.prove(client, self._asked)
         except (httpx.HTTPError, ValueError, LookupError) as error:
-            self.child.wait(1.0)
-            self.check_alive("during its canary request")
+            self.check_alive("during its canary request", patience_s=1.0)
             raise ApparatusError(Step.SERVER, f"llama-server does not answer as one: {error}", self.log) from None
         self._before = self._counters()
         text = self._log_text()
@@ -96,7 +71,7 @@ class Server:
         """
         if self._counter is None:
             raise ApparatusError(Step.SERVER, "this llama-server's log does not show its requests", self.log)
-        return self._counter.count(self._settled()) - self._own_requests
+        return self._counter.count(self._settled(proof.LOG_LAG_S)) - self._own_requests
 
     def tokenize(self, text: str) -> Json:
         """Return the server's own cut of `text` into tokens, as `/tokenize` answers. Raises ApparatusError."""
@@ -132,31 +107,12 @@ class Server:
             return {}
         return reply if isinstance(reply, dict) else {}
 
-    def check_alive(self, when: str = "while serving") -> None:
-        """Raise ApparatusError with the server's own first error lines when it has ended."""
-        code = self.child.exit_code()
-        if code is not None:
-            why = server_log.explain_exit(code, self._log_text())
-            raise ApparatusError(Step.SERVER, f"llama-server ended {when}, {why}", self.log)
-
-    def check_working(self, answered: int) -> None:
-        """Raise ApparatusError when the process has ended, or stands still although a request is open.
-
-        `answered` of the agent's requests have come to their end. Call it often while the agent works.
-        """
-        self.check_alive()
-        self._watch = self._watch or StallWatch(self.log, self.usage)
-        limit_s = self._asked.settings.server.load_stall_s
-        # An idle server stands still, too: only then is its log asked.
-        if self._watch.still_s() >= limit_s:
-            self._watch = None
-            if self.requests() > answered:
-                message = f"llama-server hangs: with a request open, its log and CPU stood still for {limit_s:g} s"
-                raise ApparatusError(Step.SERVER, message, self.log)
-
     def usage(self) -> Usage | None:
         """Return what the process uses now, or None when it is gone."""
         return usage_of(self.child.pid)
+
+    def _explained(self, code: int) -> str:
+        return server_log.explain_exit(code, self._log_text())
 
     def drafting(self) -> Drafting | None:
         """Return what the server says it drafted since `prove`; None when this build does not count it."""
@@ -169,22 +125,6 @@ class Server:
         except httpx.HTTPError:
             return Counters()
         return counters.read(reply.text) if reply.status_code == httpx.codes.OK else Counters()
-
-    def _client(self, timeout_s: float) -> httpx.Client:
-        return connection.client(self.url, self._key, timeout_s)
-
-    def _log_text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
-
-    def _settled(self) -> str:
-        """Return the log when it has stood still for a moment: the server writes it a little after the fact."""
-        size, deadline = self.log.stat().st_size, time.monotonic() + proof.LOG_LAG_S
-        while time.monotonic() < deadline and self.child.exit_code() is None:
-            time.sleep(process.POLL_S)
-            before, size = size, self.log.stat().st_size
-            if before == size:
-                break
-        return self._log_text()
 
 
 @contextmanager
@@ -211,26 +151,10 @@ def started(
     with tempfile.TemporaryDirectory(prefix="agent-ab-server-") as home:
         env = environment(engine, key, Path(home))
         asked = proof.Asked(engine, settings, model, line, comparable_environment(env), log)
-        child: process.Child | None = None
-        try:
-            with process.started(line.argv, env=env, log=log, name="llama-server", patience_s=patience_s) as child:
-                yield Server(asked, child, port, key)
-        except OSError as error:
-            if child is not None:
-                raise
-            raise ApparatusError(Step.SERVER, f"{engine.binary} cannot be started: {error.strerror}", log) from None
-        finally:
-            if child is not None:
-                require_gone(child, port, log)
+        with running(line.argv, env=env, port=port, log=log, name=Server.WHAT, patience_s=patience_s) as child:
+            yield Server(asked, child, port, key)
 
 
 def new_key() -> str:
     """Return a fresh server key. Its end is no secret: llama-server logs the last four characters."""
     return secrets.token_hex(24) + "-key"
-
-
-def _healthy(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health").status_code == httpx.codes.OK
-    except httpx.TransportError:
-        return False

@@ -41,8 +41,8 @@ class ModelServer(Protocol):
     def prove(self) -> ServerFacts:
         """Return what was proven of it, and what nobody proved. Raises ApparatusError."""
 
-    def check_alive(self, when: str = "while serving") -> None:
-        """Raise ApparatusError when it has ended."""
+    def check_alive(self, when: str = "while serving", *, patience_s: float = 0.0) -> None:
+        """Raise ApparatusError when it has ended, or ends within `patience_s`: one that fails takes a moment to die."""
 
     def check_working(self, answered: int) -> None:
         """Raise ApparatusError when it has ended, or hangs; `answered` of the agent's requests have come to their end."""

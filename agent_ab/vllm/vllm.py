@@ -3,15 +3,14 @@
 import math
 import os
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
-from agent_ab import connection, process
+from agent_ab import process
 from agent_ab.config import ArmSettings
 from agent_ab.engine.engine import cache_dir
 from agent_ab.errors import ApparatusError
@@ -20,17 +19,18 @@ from agent_ab.models.models import Model
 from agent_ab.server import counters, tokens
 from agent_ab.server import watch as server_watch
 from agent_ab.server.counters import Counters
+from agent_ab.server.own import OwnServer, running
 from agent_ab.server.proof import CANARY, CANARY_SEED, CANARY_TOKENS
 from agent_ab.vllm import command as vllm_command
 from agent_ab.vllm import model as vllm_model
 from agent_ab.vllm import proof
-from agent_ab.vllm.command import ALIAS, HOST, Command
+from agent_ab.vllm.command import ALIAS, Command
 from agent_ab.vllm.engine import Vllm
 from agent_ab.vllm.proof import Asked, Seen
 
 STOP_PATIENCE_S = (30.0, 10.0)
 """TERM, and TERM again: 7 s were seen for a tiny model on a busy machine."""
-POLL_S, ANSWER_S, GENERATE_S = 2.0, 60.0, 600.0
+ANSWER_S, GENERATE_S = 60.0, 600.0
 SETTLE_S = 2.0
 """Longest wait for the access log to show a request that is over."""
 DYING_S = 15.0
@@ -50,37 +50,17 @@ class _Started:
     """Without secrets."""
 
 
-class VllmServer:
+class VllmServer(OwnServer):
     """A running vLLM of one attempt."""
+
+    WHAT = WHAT
 
     def __init__(self, asked: _Started, child: process.Child, port: int, key: str, log: Path) -> None:
         """Wrap `child`; use `started`, which makes the child and stops it."""
-        self.child, self.log = child, log
-        self.pid: int | None = child.pid
-        self.url = f"http://{HOST}:{port}"
-        self._asked, self._key = asked, key
+        super().__init__(child, port, key, log, asked.settings.server.load_stall_s)
+        self._asked = asked
         self._before = Counters()
         self._own_requests = 0
-        self._watch: server_watch.StallWatch | None = None
-
-    def wait_ready(self, tick: Callable[[float], None] | None = None) -> None:
-        """Wait until the model is loaded and warmed up, calling `tick` with the elapsed seconds.
-
-        No fixed time limit: raises ApparatusError when the process ends, or when its log, memory and CPU time, those of
-        all its processes, have stood still for `load_stall_s`.
-        """
-        begin = time.monotonic()
-        watch = self._stall_watch()
-        limit_s = self._asked.settings.server.load_stall_s
-        with self._client(POLL_S) as client:
-            while not _healthy(client):
-                self.check_alive("while loading")
-                if watch.still_s() >= limit_s:
-                    message = f"{WHAT} hangs in loading: its log, memory and CPU stood still for {limit_s:g} s"
-                    raise ApparatusError(Step.SERVER, message, self.log)
-                if tick:
-                    tick(time.monotonic() - begin)
-                time.sleep(process.POLL_S)
 
     def prove(self) -> ServerFacts:
         """Return the proof of who serves, that nothing is cached and how it speculates (two equal canaries).
@@ -90,8 +70,7 @@ class VllmServer:
         try:
             seen = self._look()
         except (httpx.HTTPError, ValueError, LookupError) as error:
-            self.child.wait(DYING_S)
-            self.check_alive("during its canary requests")
+            self.check_alive("during its canary requests", patience_s=DYING_S)
             raise ApparatusError(Step.SERVER, f"{WHAT} does not answer as one: {error}", self.log) from None
         declared = self._asked.settings.server.speculation.type
         expected = Asked(
@@ -143,13 +122,7 @@ class VllmServer:
 
     def requests(self) -> int:
         """Return how many requests for a generation the access log shows, ours left out. Call it after `prove`."""
-        text, deadline = self._log_text(), time.monotonic() + SETTLE_S
-        while time.monotonic() < deadline and self.child.exit_code() is None:
-            time.sleep(process.POLL_S)
-            before, text = text, self._log_text()
-            if before == text:
-                break
-        return proof.requests(text) - self._own_requests
+        return proof.requests(self._settled(SETTLE_S)) - self._own_requests
 
     def drafting(self) -> Drafting | None:
         """Return what was drafted since `prove`; None without speculation. Raises ApparatusError."""
@@ -157,8 +130,7 @@ class VllmServer:
             with self._client(ANSWER_S) as client:
                 return counters.read(_get(client, "/metrics").text).since(self._before)
         except httpx.HTTPError as error:
-            self.child.wait(DYING_S)
-            self.check_alive()
+            self.check_alive(patience_s=DYING_S)
             raise ApparatusError(Step.SERVER, f"cannot read {WHAT}'s counters: {error}", self.log) from None
 
     def tokenize(self, text: str) -> Json | None:
@@ -174,35 +146,12 @@ class VllmServer:
         """Return None: vLLM does not echo its sampler."""
         return None
 
-    def check_alive(self, when: str = "while serving") -> None:
-        """Raise ApparatusError with the server's own last error when it has ended."""
-        code = self.child.exit_code()
-        if code is not None:
-            why = proof.explain_exit(code, self._log_text())
-            raise ApparatusError(Step.SERVER, f"{WHAT} ended {when}, {why}", self.log)
+    def usage(self) -> server_watch.Usage | None:
+        """Return what all its processes use now, or None when they are gone."""
+        return server_watch.usage_of_family(self.child.pid)
 
-    def check_working(self, answered: int) -> None:
-        """Raise ApparatusError when it has ended, or stands still although a request is open.
-
-        `answered` of the agent's requests have come to their end. Call it often while the agent works.
-        """
-        self.check_alive()
-        self._watch = self._watch or self._stall_watch()
-        limit_s = self._asked.settings.server.load_stall_s
-        if self._watch.still_s() >= limit_s:
-            self._watch = None
-            if self.requests() > answered:
-                message = f"{WHAT} hangs: with a request open, its log and CPU stood still for {limit_s:g} s"
-                raise ApparatusError(Step.SERVER, message, self.log)
-
-    def _stall_watch(self) -> server_watch.StallWatch:
-        return server_watch.StallWatch(self.log, lambda: server_watch.usage_of_family(self.child.pid))
-
-    def _client(self, timeout_s: float) -> httpx.Client:
-        return connection.client(self.url, self._key, timeout_s)
-
-    def _log_text(self) -> str:
-        return self.log.read_text(encoding="utf-8", errors="replace")
+    def _explained(self, code: int) -> str:
+        return proof.explain_exit(code, self._log_text())
 
 
 @contextmanager
@@ -229,24 +178,8 @@ def started(
         own = vllm_command.Own(key, Path(home), cache_dir() / "vllm" / "compiled", math.ceil(room / 2**30) + 1)
         env = vllm_command.environment(engine.binary, settings.server, own, os.environ)
         asked = _Started(engine, settings, model, line, vllm_command.comparable_environment(env))
-        child: process.Child | None = None
-        try:
-            with process.started(line.argv, env=env, log=log, name=WHAT, patience_s=patience_s) as child:
-                yield VllmServer(asked, child, port, key, log)
-        except OSError as error:
-            if child is not None:
-                raise
-            raise ApparatusError(Step.SERVER, f"{engine.binary} cannot be started: {error.strerror}", log) from None
-        finally:
-            if child is not None:
-                server_watch.require_gone(child, port, log)
-
-
-def _healthy(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health").status_code == httpx.codes.OK
-    except httpx.TransportError:
-        return False
+        with running(line.argv, env=env, port=port, log=log, name=WHAT, patience_s=patience_s) as child:
+            yield VllmServer(asked, child, port, key, log)
 
 
 def _get(client: httpx.Client, path: str) -> httpx.Response:
