@@ -18,6 +18,7 @@ from agent_ab import config, process
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import STEP, read_log
 from agent_ab.model import Json, SeedMode
+from agent_ab.requests import renamed
 
 __all__ = ["Proxy", "ProxySettings", "ProxyState", "command", "find_mitmdump", "read_log", "started"]
 
@@ -252,7 +253,7 @@ def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path) -> M
         "socket": str(socket.absolute()),
         "seed": settings.seed,
         "seed_mode": settings.seed_mode.value,
-        "sampling": _named(settings.sampling.model_dump(mode="json"), settings.names),
+        "sampling": renamed(settings.sampling.model_dump(mode="json"), settings.names),
         "fixed": dict(settings.fixed),
         "model": settings.model,
         "task": settings.task,
@@ -261,10 +262,6 @@ def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path) -> M
         "expected_first": settings.expected_first,
         "declared": list(settings.declared),
     }
-
-
-def _named(sampling: Mapping[str, Json], names: Mapping[str, str]) -> dict[str, Json]:
-    return {names.get(key, key): value for key, value in sampling.items() if names.get(key, key)}
 
 
 def _environment(settings: ProxySettings, scratch: Path) -> Mapping[str, str]:

@@ -72,6 +72,11 @@ def pinned(body: Mapping[str, Json], sampling: Sampling, seed: int) -> dict[str,
     return {**body, **missing, **own, "cache_prompt": False}
 
 
+def renamed(keys: Mapping[str, Json], names: Mapping[str, str]) -> dict[str, Json]:
+    """Return keys under what `names` calls them; what it calls nothing is left out."""
+    return {names.get(key, key): value for key, value in keys.items() if names.get(key, key)}
+
+
 def forced(body: Mapping[str, Json]) -> str:
     """Return why the server forces tokens on this request that no sampler chose; empty when it does not."""
     named = next((key for key in ("reasoning_budget_tokens", "thinking_budget_tokens") if body.get(key, -1) != -1), "")

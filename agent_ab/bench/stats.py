@@ -117,15 +117,21 @@ def interval(values: Sequence[float]) -> Interval | None:
     if not n:
         return None
     ordered = sorted(values)
+    low, high, coverage = _ends(ordered, n, [math.comb(n, k) for k in range(n + 1)])
+    return Interval(median(ordered), low, high, coverage, n)
+
+
+def _ends(ordered: Sequence[float], n: int, ways: Sequence[int]) -> tuple[float, float, float]:
+    """Return the innermost two of `ordered`, as far from either end, with CONFIDENCE between them, and their coverage.
+
+    The k-th smallest is above the true value in `ways[0]` to `ways[k-1]` of the 2**n ways in which n rounds can fall.
+    With too few rounds for CONFIDENCE these are the outermost two.
+    """
+    covers = [1 - 2 * below / 2**n if n > 1 else 0.0 for below in accumulate(ways)]
     cut = 1
-    while cut < n // 2 and _coverage(n, cut + 1) >= CONFIDENCE:
+    while cut < len(ordered) // 2 and covers[cut] >= CONFIDENCE:
         cut += 1
-    return Interval(median(ordered), ordered[cut - 1], ordered[n - cut], _coverage(n, cut), n)
-
-
-def _coverage(n: int, cut: int) -> float:
-    """Return the probability that the median lies between the cut-th smallest and the cut-th greatest of n values."""
-    return 1 - 2 * sum(math.comb(n, k) for k in range(cut)) / 2**n if n > 1 else 0.0
+    return ordered[cut - 1], ordered[-cut], covers[cut - 1]
 
 
 def ratio_interval(ratios: Sequence[float]) -> Interval | None:
@@ -138,12 +144,8 @@ def ratio_interval(ratios: Sequence[float]) -> Interval | None:
         return None
     logs = [math.log(ratio) for ratio in ratios]
     means = sorted((a + b) / 2 for i, a in enumerate(logs) for b in logs[i:])
-    below = list(accumulate(_signed_ranks(n)))
-    cut = 1
-    while cut < len(means) // 2 and 1 - 2 * below[cut] / 2**n >= CONFIDENCE:
-        cut += 1
-    coverage = 1 - 2 * below[cut - 1] / 2**n if n > 1 else 0.0
-    return Interval(math.exp(median(means)), math.exp(means[cut - 1]), math.exp(means[-cut]), coverage, n)
+    low, high, coverage = _ends(means, n, _signed_ranks(n))
+    return Interval(math.exp(median(means)), math.exp(low), math.exp(high), coverage, n)
 
 
 def _signed_ranks(n: int) -> list[int]:

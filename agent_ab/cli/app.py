@@ -58,9 +58,8 @@ class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         import_module(f"agent_ab.cli.{COMMANDS[name]}")
         for info in app.registered_commands:
-            command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
-            if command.name == name:
-                return command
+            if name in (info.name, getattr(info.callback, "__name__", None)):
+                return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode="rich")
         (group,) = (group for group in app.registered_groups if group.name == name)
         return get_group_from_info(group, pretty_exceptions_short=False, suggest_commands=True, rich_markup_mode="rich")
 

@@ -18,6 +18,7 @@ from agent_ab.errors import UserError
 from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
 from agent_ab.models import models
 from agent_ab.models.models import Model
+from agent_ab.requests import renamed
 from agent_ab.server import attached, server
 from agent_ab.server.attached import Attached
 from agent_ab.server.watch import free_port
@@ -88,8 +89,7 @@ class Pins:
     def renamed(self, body: Mapping[str, Json]) -> dict[str, Json]:
         """Return a request that was written for llama-server in this server's words."""
         kept = {key: value for key, value in body.items() if key != "cache_prompt"}
-        named = {self.names.get(key, key): value for key, value in kept.items() if self.names.get(key, key)}
-        return {**named, **self.fixed, **({"model": self.model} if self.model else {})}
+        return {**renamed(kept, self.names), **self.fixed, **({"model": self.model} if self.model else {})}
 
 
 _LLAMA = Pins(fixed={"cache_prompt": False})

@@ -20,8 +20,6 @@ from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow
 
 __all__ = ["PairState", "RunRecord", "RunSummary", "Store", "pair_from_json", "pair_to_json"]
 
-SCHEMA = "m006"
-"""The newest step in `migrations`."""
 BUSY_S = 30.0
 """How long a statement waits for another process's write."""
 
@@ -313,17 +311,19 @@ def _connect(path: Path, busy_s: float) -> Engine:
 
 
 def _migrate(engine: Engine) -> None:
+    migrations = files("agent_ab.store") / "migrations"
+    newest = max(step.name.partition("_")[0] for step in (migrations / "versions").iterdir() if step.name[0] == "m")
     with engine.connect() as connection:
         if inspect(connection).has_table("alembic_version"):
             at = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            if at == SCHEMA:
+            if at == newest:
                 return
     # Alembic is slow to import, and a database needs it once.
     import alembic.command
     import alembic.config
 
     config = alembic.config.Config()
-    config.set_main_option("script_location", str(files("agent_ab.store") / "migrations"))
+    config.set_main_option("script_location", str(migrations))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         alembic.command.upgrade(config, "head")
