@@ -1,6 +1,5 @@
 """Shared fixtures. What is under tests/live starts the real parts and must leave nothing running."""
 
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from agent_ab.config import ModelFile
 from agent_ab.engine import engine as engines
 from agent_ab.model import Event, Task
 from agent_ab.models import models
+from tests import recorded
 
 ROOT = Path(__file__).parent.parent
 OURS = ("llama-server", "mitmdump", "bwrap")
@@ -85,12 +85,5 @@ def smollm2(transfer_repair: Task) -> models.Model:
 
 @pytest.fixture(scope="session")
 def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory with runs.db and runs/: both control suites, 4 tasks x 2 seeds, as they were played.
-
-    Played by `agent-ab run --profile scripted-known-bad` and `--profile scripted-placebo`, packed by
-    `tar cJf tests/golden/suites.tar.xz runs.db runs` after `sqlite3 runs.db "pragma wal_checkpoint(truncate)"`.
-    """
-    place = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(ROOT / "tests" / "golden" / "suites.tar.xz") as packed:
-        packed.extractall(place, filter="data")
-    return place
+    """Return a directory with runs.db and runs/ of the recorded suites."""
+    return recorded.unpack(tmp_path_factory.mktemp("recorded"))

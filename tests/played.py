@@ -1,6 +1,5 @@
 """Pairs that several tests look at: each is played once in a run of the tests, by the worker that asks first."""
 
-import fcntl
 import json
 import os
 import shutil
@@ -9,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_ab.files import locked
 from tests.command import Done, agent_ab
+from tests.conftest import ignore
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,7 @@ def once(factory: pytest.TempPathFactory, profile: str, seed: int = 4242) -> Pla
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder, kept = shared / f"played-{profile}-{seed}", shared / f"played-{profile}-{seed}.json"
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(kept.with_suffix(".lock"), f"plays {profile}", ignore):
         if not kept.exists():
             folder.mkdir()
             words = ("pair", "--task", "transfer-repair", "--seed", seed, "--profile", profile, "--json")

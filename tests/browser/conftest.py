@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from agent_ab.report.page import gather
-from agent_ab.store.store import Store
+from tests import recorded
 from tests.browser import needs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -85,16 +84,7 @@ def watched(browser: Browser, width: int = 1024, scheme: str = "light") -> Watch
 @pytest.fixture(scope="session")
 def pages(recorded_runs: Path) -> dict[str, Path]:
     """Return the page of each recorded suite, by its profile's name."""
-    made = {}
-    store = Store(recorded_runs / "runs.db")
-    try:
-        for run in store.runs():
-            subject = gather.subject_of(store, run.id, recorded_runs / "runs.db", recorded_runs / "runs")
-            made[run.profile] = recorded_runs / f"{run.profile}.html"
-            gather.write_page(subject, recorded_runs / "runs", made[run.profile])
-    finally:
-        store.close()
-    return made
+    return recorded.pages(recorded_runs)
 
 
 def keep(page: Page, name: str) -> None:

@@ -5,15 +5,12 @@ Chromium; `make browser-deps` gets it.
 """
 
 import sys
-import tarfile
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from agent_ab.report.page import gather
-from agent_ab.store.store import Store
+from tests import recorded
 from tests.browser.needs import chromium
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,17 +29,6 @@ def take(browser: Browser, page: Path, target: Path) -> None:
     context.close()
 
 
-def page_of_the_recorded_run(place: Path) -> Path:
-    """Unpack the recorded runs into `place` and write the page of the known-bad one there."""
-    with tarfile.open(ROOT / "tests" / "golden" / "suites.tar.xz") as packed:
-        packed.extractall(place, filter="data")
-    with closing(Store(place / "runs.db")) as store:
-        run = next(run for run in store.runs() if run.profile == PROFILE)
-        subject = gather.subject_of(store, run.id, place / "runs.db", place / "runs")
-        gather.write_page(subject, place / "runs", place / "report.html")
-    return place / "report.html"
-
-
 def main() -> None:
     """Make the picture."""
     program = chromium()
@@ -50,7 +36,7 @@ def main() -> None:
         sys.exit("no Chromium: `make browser-deps` gets it")
     with tempfile.TemporaryDirectory(prefix="agent-ab-picture-") as place, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        take(browser, page_of_the_recorded_run(Path(place)), TARGET)
+        take(browser, recorded.pages(recorded.unpack(Path(place)))[PROFILE], TARGET)
         browser.close()
     print(TARGET)
 

@@ -1,41 +1,19 @@
 """Where two arms part, on real parts: the model, the clock, or nobody. By our own agent; with OpenCode when it is asked for."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_ab.agents import clock
-from agent_ab.errors import UserError
 from tests.command import ROOT, agent_ab
 
-ASKED = "AGENT_AB_LIVE_OPENCODE"
-PINNED = "2026-03-01 12:00:00"
 PROFILES = {"builtin": "scripted-solve", "opencode": "scripted-opencode"}
-
-
-@pytest.fixture
-def opencode() -> str:
-    """Name OpenCode where it was asked for. With the built-in agent test_pair.py says the same."""
-    if not os.environ.get(ASKED):
-        pytest.skip(f"not with OpenCode, whose pairs take a minute: `make live-opencode` sets {ASKED}=1")
-    return "opencode"
 
 
 @pytest.fixture(params=PROFILES)
 def agent(request: pytest.FixtureRequest) -> str:
     kind = str(request.param)
     return str(request.getfixturevalue(kind)) if kind == "opencode" else kind
-
-
-@pytest.fixture
-def pinned_clock() -> str:
-    try:
-        clock.prepare(PINNED)
-    except UserError as error:
-        pytest.skip(f"PINNED CLOCKS ARE NOT TESTED: {error}")
-    return PINNED
 
 
 def diff(cwd: Path, agent: str, *changes: tuple[str, str], control: str = "") -> tuple[Any, str]:

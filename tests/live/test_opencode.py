@@ -1,7 +1,6 @@
 """The real OpenCode in the real box, first against a scripted model, then in whole pairs."""
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent_ab import agents, sandbox, workspace
-from agent_ab.agents import AgentJob, clock, opencode, opencode_install
+from agent_ab.agents import AgentJob, opencode, opencode_install
 from agent_ab.config import Agent, Sandbox
 from agent_ab.errors import UserError
 from agent_ab.model import AgentEnd, AgentRun, SandboxKind, Task
@@ -20,8 +19,6 @@ from tests.command import ROOT, agent_ab
 from tests.fakes.scripted_model import Answer, Say, ScriptedModel, serving
 
 IN_THE_BOX = "http://127.0.0.1:8080/v1"
-ASKED = "AGENT_AB_LIVE_OPENCODE"
-PINNED = "2026-03-01 12:00:00"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -33,17 +30,6 @@ def installed() -> None:
         if "needs npm" not in str(error):
             raise
         pytest.skip(f"THE REAL OPENCODE IS NOT TESTED: {error}")
-
-
-@pytest.fixture
-def faketime() -> None:
-    """Have a clock that can be pinned, where the tests with OpenCode's own clock were asked for."""
-    if not os.environ.get(ASKED):
-        pytest.skip(f"not with OpenCode: the built-in agent's test says the same; `make live-opencode` sets {ASKED}=1")
-    try:
-        clock.prepare(PINNED)
-    except UserError as error:
-        pytest.skip(f"PINNED CLOCKS ARE NOT TESTED: {error}")
 
 
 @pytest.fixture
@@ -108,13 +94,14 @@ def test_opencode_works_in_the_box_asks_nothing_else_and_begins_alike_each_time(
     assert again.bodies == model.bodies[:1]
 
 
-def test_a_pinned_clock_makes_times_alike(transfer_repair: Task, place: Path, faketime: None) -> None:
+@pytest.mark.usefixtures("opencode")
+def test_a_pinned_clock_makes_times_alike(transfer_repair: Task, place: Path, pinned_clock: str) -> None:
     answers = [
         calls(("bash", {"command": "date; touch new; ls -la; python3 -c 'import time; print(int(time.time()))'"})),
         DONE,
     ]
-    _, one = played(transfer_repair, place, answers, clock=PINNED)
-    _, other = played(transfer_repair, place, answers, clock=PINNED)
+    _, one = played(transfer_repair, place, answers, clock=pinned_clock)
+    _, other = played(transfer_repair, place, answers, clock=pinned_clock)
     assert "Today's date: Sun Mar 01 2026" in one.requests[0]["messages"][0]["content"]
     assert "Sun Mar  1 12:00:0" in one.requests[1]["messages"][3]["content"]
     assert one.bodies == other.bodies and len(one.bodies) == 2
@@ -164,7 +151,9 @@ def test_the_scripted_model_solves_the_task_with_the_real_opencode_in_both_arms(
     assert len(first) == 1
 
 
-def test_a_date_that_rolls_over_between_the_arms_voids_the_pair(tmp_path: Path, faketime: None) -> None:
+def test_a_date_that_rolls_over_between_the_arms_voids_the_pair(
+    tmp_path: Path, opencode: str, pinned_clock: str
+) -> None:
     profile = (ROOT / "profiles" / "scripted-opencode.toml").read_text()
     profile = profile.replace('"server.speculation"', '"agent.clock"').replace(
         'script = "opencode"', 'script = "clock"'
