@@ -3,12 +3,16 @@
 import os
 import signal
 import sys
+import tempfile
+import traceback
 from types import FrameType
 from typing import NoReturn
 
 from agent_ab import interrupts
 
 INTERRUPTED = 130
+READER_GONE = 141
+OUR_BUG = 4
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -32,6 +36,21 @@ def _give_up(_signum: int, _frame: FrameType | None) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
+def _own_up(error: Exception) -> int:
+    """Tell of an exception that nobody expected, in one line; the status is INVALID's, since Python's own is REJECT."""
+    told = "".join(traceback.format_exception(error))
+    last = traceback.format_exception_only(error)[-1].strip()
+    try:
+        handle, log = tempfile.mkstemp(prefix="agent-ab-error-", suffix=".log")
+        os.write(handle, told.encode(errors="backslashreplace"))
+        os.close(handle)
+    except OSError:
+        sys.stderr.write(told)
+        log = "above"
+    sys.stderr.write(f"error: this is a bug of agent-ab, or its machine failed it: {ascii(last)[1:-1]} (log: {log})\n")
+    return OUR_BUG
+
+
 def main() -> NoReturn:
     """Run the command line and exit with its status; SIGTERM and SIGHUP unwind the same blocks as Ctrl-C.
 
@@ -43,8 +62,15 @@ def main() -> NoReturn:
         from agent_ab.cli import run_command
 
         status = run_command()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         status = INTERRUPTED
+    except BrokenPipeError:
+        # `agent-ab runs | head`: nobody is left to tell, and the interpreter's own last flush would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = READER_GONE
+    except Exception as error:
+        status = _own_up(error)
     # Typer turns an interrupt into this status without a word.
     if status == INTERRUPTED:
         sys.stderr.write("error: interrupted; everything that was started has been stopped\n")
