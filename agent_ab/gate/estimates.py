@@ -1,8 +1,10 @@
 """Observations -> the verdict's numbers. Pure; decides nothing."""
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 
 import numpy as np
 
@@ -11,8 +13,8 @@ from agent_ab.gate.policy import Policy
 from agent_ab.gate.sample import Evidence, Sample, sides
 from agent_ab.model import Arm
 from agent_ab.stats import correction, eprocess, mcnemar, paired, power, walltime
+from agent_ab.stats.eprocess import Ints, Tally
 from agent_ab.stats.eprocess import Side as Bet
-from agent_ab.stats.eprocess import Tally
 from agent_ab.verdict.verdict import (
     ArmOfTask,
     CheckEvidence,
@@ -29,24 +31,24 @@ PASS_K = 5
 
 def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctness:
     """Return what the pairs say of the share of checks that pass."""
-    pairs, d = found.fresh, found.fresh_d
+    pairs, alike, d = found.fresh, found.alike, found.fresh_d
     level = 1 - policy.alpha
     mean = paired.mean_difference(d, level)
     bound = paired.lower_bound(d, policy.alpha)
     flips = paired.sign_flip(d)
     by_task = paired.means_by(d, [o.task for o in pairs])
     over_tasks = paired.mean_difference(list(by_task.values()), level)
-    changed = [_changed(o) for o in pairs]
-    table = solved_table(pairs)
+    changed = [(*_changed(o), n) for o, n in alike]
+    table = solved_table(found)
     exact = mcnemar.mcnemar(table.broken, table.fixed)
-    checks = sum(sides(o)[0].scored for o in pairs)
-    effect = paired.design_effect(d, sum(b for b, _ in changed), sum(f for _, f in changed), checks)
+    checks = sum(n * sides(o)[0].scored for o, n in alike)
+    effect = paired.design_effect(d, sum(n * b for b, _, n in changed), sum(n * f for _, f, n in changed), checks)
     low, high = eprocess.confidence_sequence(differences, policy.alpha)
     known_order = [(x, o.first_arm is Arm.BASELINE) for x, o in zip(d, pairs, strict=True) if o.first_arm]
     return Correctness(
         pairs=len(pairs),
-        passed_baseline=sum(sides(o)[0].passed for o in pairs),
-        passed_candidate=sum(sides(o)[1].passed for o in pairs),
+        passed_baseline=sum(n * sides(o)[0].passed for o, n in alike),
+        passed_candidate=sum(n * sides(o)[1].passed for o, n in alike),
         checks=checks,
         mean=mean.mean,
         sd=mean.sd,
@@ -67,7 +69,7 @@ def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctnes
         design_effect=effect.effect if effect else None,
         effective_checks=effect.effective if effect else None,
         order_effect=paired.order_effect([x for x, _ in known_order], [first for _, first in known_order]),
-        clustered=_clustered(pairs, changed),
+        clustered=_clustered(found),
     )
 
 
@@ -91,14 +93,17 @@ class SolvedTable:
         return (self.broken - self.fixed) / (self.both + self.broken + self.fixed + self.neither)
 
 
-def solved_table(pairs: Sequence[Observation]) -> SolvedTable:
+def solved_table(found: Sample) -> SolvedTable:
     """Return how many pairs both arms, one arm or neither solved."""
-    solved = [(left.solved, right.solved) for left, right in map(sides, pairs)]
+    solved: Counter[tuple[bool, bool]] = Counter()
+    for o, n in found.alike:
+        left, right = sides(o)
+        solved[left.solved, right.solved] += n
     return SolvedTable(
-        both=solved.count((True, True)),
-        broken=solved.count((True, False)),
-        fixed=solved.count((False, True)),
-        neither=solved.count((False, False)),
+        both=solved[True, True],
+        broken=solved[True, False],
+        fixed=solved[False, True],
+        neither=solved[False, False],
     )
 
 
@@ -113,36 +118,41 @@ def _changed(o: Observation) -> tuple[int, int]:
     return broken, broken + right.passed - left.passed
 
 
-def _clustered(pairs: Sequence[Observation], changed: Sequence[tuple[int, int]]) -> tuple[ClusteredTest, ...]:
-    by_pair = np.asarray([(*row, sides(o)[0].scored) for o, row in zip(pairs, changed, strict=True)], dtype=np.int64)
-    _, task_of = np.unique([o.task for o in pairs], return_inverse=True)
-    by_task = np.zeros((task_of.max() + 1, 3), dtype=np.int64)
-    np.add.at(by_task, task_of, by_pair)
+def _clustered(found: Sample) -> tuple[ClusteredTest, ...]:
+    by_kind = np.asarray([(*_changed(o), sides(o)[0].scored) for o in found.kinds], dtype=np.int64)
+    by_pair = by_kind[found.fresh_kind]
+    of_task: dict[str, Ints] = defaultdict(lambda: np.zeros(3, dtype=np.int64))
+    for o, n in found.alike:
+        of_task[o.task] += n * np.asarray((*_changed(o), sides(o)[0].scored))
+    by_task = np.asarray([of_task[name] for name in sorted(of_task)])
     tests = []
     for cluster, rows in (("pair", by_pair), ("task", by_task)):
         if len(rows) < 2:
             continue
         broken, fixed, sizes = rows.T
-        for name, found in (
+        for name, test in (
             ("Obuchowski 1998", mcnemar.obuchowski(broken, fixed)),
             ("Durkalski 2003", mcnemar.durkalski(broken, fixed, sizes)),
             ("Yang 2010", mcnemar.yang(broken, fixed, sizes)),
         ):
-            if found:
-                tests.append(ClusteredTest(name, cluster, found.statistic, found.p))
+            if test:
+                tests.append(ClusteredTest(name, cluster, test.statistic, test.p))
     return tuple(tests)
 
 
 def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
     """Return what the pairs say of wall time."""
-    rows = zip(found.fresh, found.of_fresh(ev.times), found.of_fresh(ev.signs), strict=True)
-    timed = [(o, known, sign) for o, known, sign in rows if known]
-    pairs, signs = [known for _, known, _ in timed], [sign for *_, sign in timed]
+    rows = zip(found.of_fresh(found.kind), found.of_fresh(ev.times), found.of_fresh(ev.signs), strict=True)
+    timed = [row for row in rows if row[1]]
+    pairs, signs = [known for _, known, _ in timed if known], [sign for *_, sign in timed]
+    solved = [(left.solved, right.solved) for left, right in map(sides, found.kinds)]
+    unknown = sum(p.baseline_censored and p.candidate_censored for p in pairs)
     found_time = Time(
         pairs=len(pairs),
         faster=signs.count(1),
         slower=signs.count(-1),
-        unknown=signs.count(0),
+        equal=signs.count(0) - unknown,
+        unknown=unknown,
         censored_baseline=sum(p.baseline_censored for p in pairs),
         censored_candidate=sum(p.candidate_censored for p in pairs),
     )
@@ -152,7 +162,7 @@ def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
     ratio = walltime.geometric_ratio(pairs, level)
     totals = [math.fsum(p.baseline for p in pairs), math.fsum(p.candidate for p in pairs)]
     hourly = walltime.solved_per_hour(
-        [(left.solved, right.solved) for left, right in (sides(o) for o, *_ in timed)],
+        [solved[kind] for kind, *_ in timed],
         [(p.baseline, p.candidate) for p in pairs],
         level,
     )
@@ -222,46 +232,43 @@ def checks(found: Sample, quarantined: frozenset[tuple[str, str]], policy: Polic
 
 def _check_counts(found: Sample) -> dict[tuple[str, str], list[int]]:
     """Return how often each check broke, stayed and was fixed: in pairs that count, then in repeated ones."""
-    # Pairs whose results are the same objects, as the database's are, are counted together.
-    alike: dict[tuple[str, int, int, bool], int] = {}
-    results: dict[tuple[str, int, int, bool], tuple[Side, Side]] = {}
-    for o, again in zip(found.pairs, found.repeated, strict=True):
-        left, right = sides(o)
-        key = (o.task, id(left.checks), id(right.checks), again)
-        alike[key] = alike.get(key, 0) + 1
-        results[key] = (left, right)
     counts: dict[tuple[str, str], list[int]] = {}
-    for key, number in alike.items():
-        left, right = results[key]
+    for (kind, again), number in Counter(zip(found.kind, found.repeated, strict=True)).items():
+        left, right = sides(found.kinds[kind])
         for name, passed in left.checks.items():
-            row = counts.setdefault((key[0], name), [0] * 6)
-            row[3 * key[3] + 1 + right.checks[name] - passed] += number
+            row = counts.setdefault((found.kinds[kind].task, name), [0] * 6)
+            row[3 * again + 1 + right.checks[name] - passed] += number
     return counts
 
 
 def tasks(found: Sample) -> tuple[TaskEvidence, ...]:
     """Return each task's results."""
-    groups: dict[str, list[Observation]] = {}
-    for o in found.fresh:
-        groups.setdefault(o.task, []).append(o)
+    groups: dict[str, list[tuple[Observation, int]]] = {}
+    for o, n in found.alike:
+        groups.setdefault(o.task, []).append((o, n))
     return tuple(
         TaskEvidence(
             task=name,
-            pairs=len(pairs),
-            mean=math.fsum(o.difference for o in pairs) / len(pairs),
-            baseline=_arm_of_task([sides(o)[0] for o in pairs]),
-            candidate=_arm_of_task([sides(o)[1] for o in pairs]),
+            pairs=sum(n for _, n in group),
+            mean=_mean([(o.difference, n) for o, n in group]),
+            baseline=_arm_of_task([(sides(o)[0], n) for o, n in group]),
+            candidate=_arm_of_task([(sides(o)[1], n) for o, n in group]),
         )
-        for name, pairs in sorted(groups.items())
+        for name, group in sorted(groups.items())
     )
 
 
-def _arm_of_task(sides: Sequence[Side]) -> ArmOfTask:
-    n, solved = len(sides), sum(side.solved for side in sides)
+def _mean(values: Sequence[tuple[float, int]]) -> float:
+    """Return the mean of `values`, each as often as it says."""
+    return math.fsum(chain.from_iterable(repeat(value, n) for value, n in values)) / sum(n for _, n in values)
+
+
+def _arm_of_task(sides: Sequence[tuple[Side, int]]) -> ArmOfTask:
+    n, solved = sum(count for _, count in sides), sum(count for side, count in sides if side.solved)
     ks = range(1, min(n, PASS_K) + 1)
     return ArmOfTask(
         solved=solved,
-        share=math.fsum(side.share for side in sides) / n,
+        share=_mean([(side.share, count) for side, count in sides]),
         pass_at=tuple(correction.pass_at_k(n, solved, k) for k in ks),
         pass_all=tuple(correction.pass_all_k(n, solved, k) for k in ks),
     )

@@ -1,13 +1,13 @@
 """The decision: INVALID, REJECT, ADOPT or INCONCLUSIVE, in this order, with the reasons. Pure (docs/verdict.md)."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agent_ab.gate import estimates
 from agent_ab.gate.observations import Observation, RunFacts, faults, flaky, sort_key, without
 from agent_ab.gate.policy import Policy, changes
-from agent_ab.gate.sample import Evidence, Sample, differs, evidence, sample
+from agent_ab.gate.sample import Evidence, Sample, differs, evidence, repeats, sample
 from agent_ab.model import Arm
 from agent_ab.verdict import reasons
 from agent_ab.verdict.verdict import (
@@ -64,7 +64,10 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
     policy, quarantined = rules.policy, _quarantined(rules)
     ordered = sorted(observations, key=sort_key)
     broken = list(faults(run, ordered))
-    lessened = [_without_flaky(o, quarantined) for o in ordered]
+    quarantined_of: defaultdict[str, set[str]] = defaultdict(set)
+    for task, check in quarantined:
+        quarantined_of[task].add(check)
+    lessened = [without(o, quarantined_of[o.task] | o.set_aside | flaky(o)) for o in ordered]
     if not broken:
         broken += [
             f"{o.pair}: every check is flaky or quarantined, nothing is left to judge"
@@ -144,7 +147,7 @@ def alarm(found: Evidence, policy: Policy) -> list[str]:
 def obstacles(found: Sample, time: Time, policy: Policy) -> list[str]:
     """Return, a sentence each, why the run cannot lead to ADOPT whatever the evidence is."""
     fresh = found.fresh
-    table = estimates.solved_table(fresh)
+    table = estimates.solved_table(found)
     said = []
     unproven = sum(not o.proven for o in found.pairs)
     if unproven:
@@ -208,17 +211,12 @@ def _decide(
 def _still_needed(run: RunFacts, numbers: Numbers | None, policy: Policy) -> list[str]:
     if numbers is None or run.kind == "aa":
         return []
-    hopeless = estimates.solved_table(numbers.sample.fresh).baseline_share < policy.min_baseline_solved
+    hopeless = estimates.solved_table(numbers.sample).baseline_share < policy.min_baseline_solved
     return reasons.still_needed(numbers.needed, numbers.correctness, numbers.time, policy, hopeless=hopeless)
 
 
 def _quarantined(rules: Rules) -> frozenset[tuple[str, str]]:
     return rules.apparatus.quarantined if rules.policy.quarantine_after else frozenset()
-
-
-def _without_flaky(o: Observation, quarantined: frozenset[tuple[str, str]]) -> Observation:
-    names = {check for task, check in quarantined if task == o.task}
-    return without(o, names | o.set_aside | flaky(o))
 
 
 def _whole_blocks(run: RunFacts, observations: Sequence[Observation]) -> tuple[list[Observation], list[Observation]]:
@@ -250,9 +248,11 @@ def _flips(ordered: Sequence[Observation]) -> tuple[ObservedFlip, ...]:
         if not o.valid or not o.baseline or not o.candidate or o.baseline.checks == o.candidate.checks:
             continue
         for name, passed in o.baseline.checks.items():
-            if o.candidate.checks[name] != passed and len(found) < FLIPS_KEPT:
+            if o.candidate.checks[name] != passed:
                 found.append(ObservedFlip(o.pair, o.task, name, broken=passed))
-    return tuple(found)
+        if len(found) >= FLIPS_KEPT:
+            break
+    return tuple(found[:FLIPS_KEPT])
 
 
 def _counts(run: RunFacts, ordered: Sequence[Observation], numbers: Numbers | None, unfinished: int) -> Counts:
@@ -326,5 +326,5 @@ def _repeats(run: RunFacts, numbers: Numbers | None) -> Iterable[str]:
             f"{counted(repeated, 'pair')} in which both models say, word for word, what they said in an earlier pair of the"
             " same task: a machine that repeats itself is no new evidence, they count once."
         )
-    elif run.control and any(sample(numbers.sample.pairs, every_repeat_counts=False).repeated):
+    elif run.control and any(repeats(numbers.sample.pairs)):
         yield "Repeated conversations count here, since this is a control of the apparatus and no comparison."

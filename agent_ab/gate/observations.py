@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, ExchangeLog, Json, Outcome, Pair, PairOutcome
 
@@ -111,10 +112,10 @@ class RunFacts:
     """What is wrong with the run as a whole, a sentence each."""
 
 
-def sort_key(observation: Observation) -> tuple[int, str, int, int, str]:
-    """Return the order in which pairs count, whatever the order in which they are stored."""
-    o = observation
-    return o.block, o.task, o.seed, o.repeat, o.pair
+sort_key: Callable[[Observation], tuple[int, str, int, int, str]] = attrgetter(
+    "block", "task", "seed", "repeat", "pair"
+)
+"""The order in which pairs count, whatever the order in which they are stored."""
 
 
 def conversation_digest(log: ExchangeLog | None) -> str:
@@ -209,15 +210,25 @@ def faults(run: RunFacts, observations: Sequence[Observation]) -> tuple[str, ...
     valid = [o for o in observations if o.valid]
     played: dict[tuple[str, int, int], str] = {}
     for o in valid:
-        if o.slot in played:
-            found.append(f"{o.pair}: a duplicate of {played[o.slot]}: task, seed and repeat are the same")
-        played.setdefault(o.slot, o.pair)
-        found += _side_faults(o)
+        slot = o.slot
+        if slot in played:
+            found.append(f"{o.pair}: a duplicate of {played[slot]}: task, seed and repeat are the same")
+        else:
+            played[slot] = o.pair
+        if not (_sound(o.baseline) and _sound(o.candidate)):
+            found += _side_faults(o)
     if not run.running:
         found += _unresolved(observations, played)
     found += _check_set_faults(valid)
     found += _setting_faults(run, valid)
     return tuple(found)
+
+
+def _sound(side: Side | None) -> bool:
+    """Return whether `_side_faults` has nothing to say, which it almost never has."""
+    if side is None or not side.scored or not 0 <= side.passed <= side.scored:
+        return False
+    return side.seconds is None or 0 < side.seconds < math.inf
 
 
 def _side_faults(o: Observation) -> Iterable[str]:
@@ -272,14 +283,20 @@ def _check_set_faults(valid: Sequence[Observation]) -> Iterable[str]:
 def _setting_faults(run: RunFacts, valid: Sequence[Observation]) -> Iterable[str]:
     planned_equal = run.kind == "aa"
     settings: dict[Arm, str] = {}
+    expected: tuple[str, str] | None = None
     for o in valid:
         if o.baseline is None or o.candidate is None or not o.baseline.settings or not o.candidate.settings:
             continue
-        same = o.baseline.settings == o.candidate.settings
+        both = o.baseline.settings, o.candidate.settings
+        if both == expected:
+            continue
+        same = both[0] == both[1]
         if same and not planned_equal:
             yield f"{o.pair}: both arms had the same setting, in a run that was planned as a comparison"
         if not same and planned_equal:
             yield f"{o.pair}: the arms had different settings, in a run that was planned as A/A"
+        if same == planned_equal and not settings:
+            expected = both
         for arm, side in ((Arm.BASELINE, o.baseline), (Arm.CANDIDATE, o.candidate)):
             if settings.setdefault(arm, side.settings) != side.settings:
                 yield f"{o.pair}: the {arm}'s settings are not those of the pairs before"

@@ -10,8 +10,8 @@ import numpy as np
 from agent_ab.gate.observations import Observation, Side
 from agent_ab.gate.policy import Policy
 from agent_ab.stats import eprocess, walltime
+from agent_ab.stats.eprocess import Ints, Tally
 from agent_ab.stats.eprocess import Side as Bet
-from agent_ab.stats.eprocess import Tally
 from agent_ab.verdict.verdict import EValues, PathPoint
 
 T = TypeVar("T")
@@ -29,11 +29,26 @@ class Sample:
     """The pairs that count, a repeated conversation once."""
     d: tuple[float, ...]
     """Differences of all `pairs`, candidate minus baseline."""
+    kinds: tuple[Observation, ...]
+    """One pair of each kind: task and results are the same in all of its pairs."""
+    kind: tuple[int, ...]
+    """The kind of each of `pairs`, a place in `kinds`: with many pairs, what follows from the results is worked out once."""
 
     @property
     def fresh_d(self) -> list[float]:
         """Return the differences of the pairs that count."""
         return self.of_fresh(self.d)
+
+    @property
+    def fresh_kind(self) -> Ints:
+        """Return the kinds of the pairs that count."""
+        return np.asarray(self.of_fresh(self.kind), dtype=np.int64)
+
+    @property
+    def alike(self) -> list[tuple[Observation, int]]:
+        """Return one pair of each kind with how many of the pairs that count are of it."""
+        counts = np.bincount(self.fresh_kind, minlength=len(self.kinds)).tolist()
+        return [(o, count) for o, count in zip(self.kinds, counts, strict=True) if count]
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -48,17 +63,36 @@ class Sample:
 
 def sample(pairs: Sequence[Observation], *, every_repeat_counts: bool) -> Sample:
     """Return `pairs`, sorted and of whole blocks, with the repeated conversations marked."""
+    marks = [False] * len(pairs) if every_repeat_counts else repeats(pairs)
+    fresh = tuple(o for o, again in zip(pairs, marks, strict=True) if not again)
+    places: dict[tuple[str, int, int, int, int, int, int], int] = {}
+    kinds: list[Observation] = []
+    kind: list[int] = []
+    for o in pairs:
+        left, right = sides(o)
+        # Results that come as the same objects, as the database's do, are the same.
+        results = left.passed, left.scored, id(left.checks), right.passed, right.scored, id(right.checks)
+        place = places.setdefault((o.task, *results), len(kinds))
+        if place == len(kinds):
+            kinds.append(o)
+        kind.append(place)
+    differences = [o.difference for o in kinds]
+    d = tuple(differences[place] for place in kind)
+    return Sample(tuple(pairs), tuple(marks), fresh, d, tuple(kinds), tuple(kind))
+
+
+def repeats(pairs: Sequence[Observation]) -> list[bool]:
+    """Return of each pair whether both models said, word for word, what they said in an earlier one of the same task."""
     seen: set[tuple[str, str, str]] = set()
     marks = []
     for o in pairs:
         left, right = sides(o)
         key = (o.task, left.conversation, right.conversation)
         known = bool(left.conversation and right.conversation)
-        marks.append(known and key in seen and not every_repeat_counts)
+        marks.append(known and key in seen)
         if known:
             seen.add(key)
-    fresh = tuple(o for o, again in zip(pairs, marks, strict=True) if not again)
-    return Sample(tuple(pairs), tuple(marks), fresh, tuple(o.difference for o in pairs))
+    return marks
 
 
 @dataclass(frozen=True, slots=True)

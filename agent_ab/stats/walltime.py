@@ -6,7 +6,8 @@ attempts alone is to condition on what the arm may change.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -17,20 +18,18 @@ WALSH_PAIRS = 1500
 """Beyond so many pairs the averages of all couples are too many."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimePair:
+class TimePair(NamedTuple):
     """Both arms' times of one pair, in seconds; a censored one was cut at its limit."""
 
     baseline: float
     candidate: float
     baseline_censored: bool = False
     candidate_censored: bool = False
-    log_ratio: float = field(init=False)
-    """log(candidate / baseline), a time at the limit taken as the limit."""
 
-    def __post_init__(self) -> None:
-        """Take the logarithm once; with many pairs it is asked for often."""
-        object.__setattr__(self, "log_ratio", math.log(self.candidate / self.baseline))
+    @property
+    def log_ratio(self) -> float:
+        """Return log(candidate / baseline), a time at the limit taken as the limit."""
+        return math.log(self.candidate / self.baseline)
 
 
 def direction(pair: TimePair, limit_ratio: float = 1.0) -> int:

@@ -148,8 +148,10 @@ class Time:
     faster: int
     """Pairs in which the candidate was known to take less than the policy's ratio."""
     slower: int
+    equal: int
+    """Pairs whose ratio is just the policy's; with 1, ties."""
     unknown: int
-    """Ties, and pairs in which both arms were cut at the limit."""
+    """Pairs in which both arms were cut at the limit: which one is faster is not known."""
     censored_baseline: int
     """Attempts cut at their time limit."""
     censored_candidate: int
