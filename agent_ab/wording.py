@@ -39,6 +39,11 @@ def counted(number: int, noun: str) -> str:
     return f"{thousands(number)} {noun}{'' if number == 1 else 's'}"
 
 
+def no_interval(number: int, noun: str = "pair") -> str:
+    """Return why there is no interval of `number` things: `no interval, since all 8 pairs are alike`."""
+    return "no interval" + (f", since all {counted(number, noun)} are alike" if number > 1 else f" of one {noun}")
+
+
 def ratio(value: float | None) -> str:
     """Return candidate over baseline: `0.62 x`."""
     return NOTHING if value is None else f"{value:.2f} x"

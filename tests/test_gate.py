@@ -77,6 +77,28 @@ def test_seven_pairs_from_ten_to_one_check_are_rejected_and_six_are_not() -> Non
     assert judged(broken[:6]).decision is Decision.INCONCLUSIVE
 
 
+def test_a_rejection_says_why_the_two_sided_sequence_may_still_hold_zero() -> None:
+    just = judged([replace(o, block=0) for o in pairs(7, 10, 1)])
+    assert just.correctness and just.correctness.always_valid.high and just.correctness.always_valid.high > 0
+    assert (
+        "still holds 0, since it gives each side 0.025 (evidence 40); REJECT asks for the side of harm alone"
+        in said(just)
+    )
+    clear = judged([replace(o, block=0) for o in pairs(12, 10, 1)])
+    assert clear.decision is Decision.REJECT
+    assert "still holds 0" not in said(clear)
+
+
+def test_a_tie_in_time_is_no_time_that_is_not_known() -> None:
+    tied, faster, cut = pair(0, ratio=1.0), pair(1), pair(2)
+    assert cut.baseline and cut.candidate
+    both_cut = replace(
+        cut, baseline=replace(cut.baseline, censored=True), candidate=replace(cut.candidate, censored=True)
+    )
+    time = judged([tied, faster, both_cut, pair(3, ratio=1.2)]).time
+    assert time and (time.faster, time.slower, time.equal, time.unknown, time.pairs) == (1, 1, 1, 1, 4)
+
+
 def test_the_order_of_the_rows_does_not_change_a_byte() -> None:
     observations = [pair(n, 10 - n % 3, 10 - n % 4, 0.7 + 0.1 * (n % 5)) for n in range(40)]
     expected = json.dumps(to_json(judged(observations)))

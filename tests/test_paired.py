@@ -44,6 +44,12 @@ def test_equal_differences_have_no_t_and_no_fake_interval_is_trusted() -> None:
     assert paired.lower_bound([-0.9] * 8, 0.05).value == pytest.approx(-0.9 - 0.1 * 0.3123, abs=5e-5)
 
 
+def test_differences_that_are_equal_but_for_rounding_have_no_interval_either() -> None:
+    found = paired.mean_difference([0.1 + 0.2, 0.3, 0.3])
+    assert (found.sd, found.low, found.high) == (0.0, None, None)
+    assert paired.lower_bound([0.1 + 0.2, 0.3, 0.3], 0.05).guarded
+
+
 def test_the_guard_holds_until_three_pairs_differ() -> None:
     two = [0.0] * 58 + [-0.01, 0.01]
     assert paired.lower_bound(two, 0.05).guarded
@@ -59,14 +65,44 @@ def test_one_difference_bounds_nothing_and_none_is_refused() -> None:
         paired.mean_difference([])
 
 
-def test_beyond_sixteen_differences_signs_are_drawn_and_come_close_to_the_exact_p() -> None:
-    d = [-0.1] * 12 + [0.1] * 5
+def every_pattern(d: list[float]) -> tuple[float, float]:
+    sums = np.zeros(1)
+    for x in d:
+        sums = np.concatenate([sums - x, sums + x])
+    return float(np.mean(abs(sums) >= abs(sum(d)) - 1e-9)), float(np.mean(sums <= sum(d) + 1e-9))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_beyond_sixteen_differences_the_exact_p_is_that_of_every_sign_pattern(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    checks = (10, 10, 10, 9, 7, 8)[seed]
+    d = [
+        round(int(k) / n, 12) for k, n in zip(rng.integers(1, 7, 18) * rng.choice((-1, 1), 18), [10] * 9 + [checks] * 9)
+    ]
+    found = paired.sign_flip(d)
+    assert found.exact
+    assert (found.two_sided, found.one_sided) == pytest.approx(every_pattern(d), rel=1e-9)
+    assert found == paired.sign_flip(d[::-1])
+
+
+def test_thirty_of_eighty_pairs_that_lose_one_check_of_ten_have_the_p_of_thirty_coins() -> None:
+    found = paired.sign_flip([-0.1] * 30 + [0.0] * 50)
+    assert (found.two_sided, found.one_sided) == pytest.approx((2 / 2**30, 1 / 2**30), rel=1e-9)
+    assert paired.sign_flip([-1.0] * 400).two_sided == pytest.approx(2 / 2**400, rel=1e-9)
+    assert paired.sign_flip([0.3, -0.3] * 20).two_sided == 1.0
+    alike = [-0.1] * 1200 + [0.1] * 1100
+    exact = sum(math.comb(2300, k) for k in range(1101)) / 2**2300
+    assert paired.sign_flip(alike).one_sided == pytest.approx(exact, rel=1e-9)
+
+
+def test_differences_without_a_common_unit_are_drawn_and_it_is_said() -> None:
+    d = [-0.1 - n / 1e7 for n in range(12)] + [0.1 + n / 1e7 for n in range(5)]
     drawn = paired.sign_flip(d, np.random.default_rng(1))
-    exact = sum(math.comb(17, k) for k in range(18) if abs(2 * k - 17) >= 7) / 2**17
+    exact = every_pattern(d)[0]
     assert not drawn.exact
     assert drawn.two_sided == pytest.approx(exact, abs=0.01)
-    assert paired.sign_flip(d) == paired.sign_flip(d[::-1])
-    assert 0 < paired.sign_flip([-1.0] * 400).two_sided < 1e-3
+    many = paired.sign_flip([-0.9] * 50_000)
+    assert not many.exact and many.two_sided == 1 / 20_001
 
 
 def test_a_sixteenth_difference_is_still_exact() -> None:
@@ -78,6 +114,8 @@ def test_a_sixteenth_difference_is_still_exact() -> None:
 def test_the_design_effect_needs_something_that_varies() -> None:
     assert paired.design_effect([0.0] * 8, 0, 0, 80) is None
     assert paired.design_effect([0.1], 0, 1, 10) is None
+    offset = paired.design_effect([-0.1, 0.1, 0.0, 0.0], 9, 9, 40)
+    assert offset and offset.effect < 1 and offset.effective == 40
     independent = paired.design_effect([-0.1, 0.1] * 20, 20, 20, 400)
     assert independent and independent.effect == pytest.approx(1.0, rel=0.05)
 

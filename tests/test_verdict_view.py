@@ -1,11 +1,13 @@
 """A verdict on a terminal of 100 columns."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from agent_ab.gate.gate import Rules, judge
+from agent_ab.gate.observations import Observation, Side
 from agent_ab.gate.policy import Policy
 from agent_ab.verdict.verdict import Interval
 from agent_ab.verdict.view import figures, interval, p_value, view
@@ -24,7 +26,7 @@ def test_the_word_comes_first_then_why_then_the_numbers() -> None:
     text = shown(pairs(8))
     assert text.startswith("INCONCLUSIVE   20260101-000000   suite of demo   server.speculation")
     assert text.index("why") < text.index("Pairs still needed") < text.index("besides") < text.index("checks passed")
-    assert "mean 0.0000 per pair, no t interval, since all pairs are alike" in text
+    assert "mean 0.0000 per pair, no interval, since all 8 pairs are alike" in text
 
 
 def test_flips_are_called_observed_and_a_supported_one_regressed() -> None:
@@ -44,7 +46,43 @@ def test_a_run_that_cannot_be_judged_shows_its_faults_and_no_numbers() -> None:
 
 
 def test_one_pair_alone_is_told_as_such() -> None:
-    assert "no t interval of one pair" in shown(pairs(1))
+    assert "no interval of one pair" in shown(pairs(1))
+
+
+def told(observations: list) -> dict[str, str]:  # type: ignore[type-arg]
+    return dict(figures(judge(run(observations), observations, Rules(POLICY, POLICY))))
+
+
+def test_pairs_that_are_all_alike_have_no_interval_of_time_either() -> None:
+    lines = figures(judge(run(pairs(8)), pairs(8), Rules(POLICY, POLICY)))
+    assert ("", "candidate / baseline 0.800 (geometric mean), no interval, since all 8 pairs are alike") in lines
+    assert dict(lines)["solved per hour"].endswith("ratio 1.250, no interval, since all 8 pairs are alike")
+    assert dict(lines)["over tasks"] == "no interval, since all tasks' means are alike"
+    assert told([pair(0, ratio=1.0)])["wall time"] == "candidate faster in 0, slower in 0, equal in 1 of 1 pair"
+
+
+def test_checks_that_offset_each_other_within_a_pair_are_not_said_to_be_more_than_they_are() -> None:
+    offset = [replace(o, candidate=swapped(o)) for o in pairs(8, 5, 5)]
+    offset[0] = pair(0, 5, 6)
+    line = told(offset)["worth"]
+    assert line.startswith("80 checks say no more than their number: within a pair they do not stand and fall together")
+    assert told([pair(0, 10, 1), *pairs(8)[1:]])["worth"].startswith("80 checks say as much as 7.99 independent ones")
+
+
+def swapped(o: Observation) -> Side:
+    assert o.candidate
+    checks = {name: not passed for name, passed in o.candidate.checks.items()}
+    return replace(o.candidate, checks=checks)
+
+
+def test_pass_at_k_is_told_with_its_k_and_a_simulated_p_as_simulated() -> None:
+    text = shown(pairs(8))
+    assert "pass@1/2, baseline" in text and "1.00/1.00" in text
+    verdict = judge(run(pairs(8, 10, 9)), pairs(8, 10, 9), Rules(POLICY, POLICY))
+    assert verdict.correctness
+    drawn = replace(verdict, correctness=replace(verdict.correctness, sign_flip_exact=False))
+    assert "by simulation, which shows none below 0.00005" in dict(figures(drawn))["difference"]
+    assert "simulation" not in dict(figures(verdict))["difference"]
 
 
 def test_both_orders_and_cut_times_are_told() -> None:

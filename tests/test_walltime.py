@@ -64,6 +64,13 @@ def test_where_too_little_is_known_nothing_is_fitted() -> None:
     assert geometric_ratio([TimePair(2, 1)]).low is None
 
 
+def test_pairs_that_are_all_alike_have_no_interval_of_no_width() -> None:
+    alike = [TimePair(seconds, 0.8 * seconds) for seconds in (30.0, 70.0, 110.0, 333.3)]
+    assert (geometric_ratio(alike).value, geometric_ratio(alike).low) == (pytest.approx(0.8), None)
+    hourly = solved_per_hour([(True, True)] * 8, [(100.0, 80.0)] * 8)
+    assert (hourly.ratio, hourly.low, hourly.high) == (pytest.approx(1.25), None, None)
+
+
 def test_an_arm_without_a_solved_task_has_no_ratio() -> None:
     found = solved_per_hour([(False, True), (False, True)], [(3600.0, 1800.0), (3600.0, 1800.0)])
     assert (found.baseline, found.candidate, found.ratio, found.low) == (0.0, 2.0, None, None)

@@ -57,6 +57,7 @@ def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctnes
         guarded=bound.guarded,
         p_t=mean.p,
         p_sign_flip=flips.two_sided,
+        sign_flip_exact=flips.exact,
         task_interval=Interval(over_tasks.low, over_tasks.high, level) if len(by_task) > 1 else None,
         always_valid=Interval(low, high, level),
         lower_always=eprocess.bound(differences, Bet.GAIN, policy.alpha),

@@ -3,15 +3,27 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 EXACT_PAIRS = 16
-"""Up to so many non-zero differences every sign pattern is enumerated; beyond, signs are drawn."""
+"""Up to so many non-zero differences every sign pattern is enumerated."""
+STEPS = 100_000_000
+"""Most additions that the exact distribution of more differences may take; beyond, signs are drawn."""
+COARSEST = 2520
+"""Greatest common denominator of differences that are counted in units: of every number of checks up to ten."""
 DRAWS = 20_000
+ALIKE = 1e-12
+"""Differences no further apart than this are equal but for rounding."""
 FEW = 3
 """With fewer non-zero differences than this, a standard deviation says nothing."""
+
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,7 @@ def mean_difference(d: Sequence[float], level: float = 0.95) -> MeanDifference:
         return MeanDifference(n, mean, None, None, None, None, None, None)
     sd = math.sqrt(math.fsum((x - mean) ** 2 for x in d) / (n - 1))
     se = sd / math.sqrt(n)
-    if max(d) == min(d):
+    if max(d) - min(d) < ALIKE:
         # An interval of no width would claim to know all that was not played.
         return MeanDifference(n, mean, 0.0, 0.0, None, None, None, None)
     half = float(stats.t.ppf((1 + level) / 2, n - 1)) * se
@@ -66,12 +78,15 @@ class SignFlip:
     one_sided: float
     """Against `the mean is not below 0`."""
     exact: bool
+    """False: by simulation, which shows no p below 1 / 20,001."""
 
 
 def sign_flip(d: Sequence[float], rng: np.random.Generator | None = None) -> SignFlip:
-    """Return the sign-flip test of `mean = 0` (Fisher 1935): exact up to 16 non-zero differences, else (c+1)/(B+1).
+    """Return the sign-flip test of `mean = 0` (Fisher 1935): exact wherever it can be worked out, else (c+1)/(B+1).
 
-    Zeros keep their sign whatever is flipped, so that only the others count. `rng` draws the signs beyond 16.
+    Zeros keep their sign whatever is flipped, so that only the others count. Up to 16 of them are enumerated. More are
+    counted in their common unit, a tenth where ten checks judge: all sign patterns that give one sum are one number (the
+    polynomial time of Pagano and Tritchler, JASA 78, 1983). Where no unit is coarse enough, `rng` draws the signs.
     """
     sizes = np.abs(np.asarray([x for x in d if x], dtype=float))
     observed = math.fsum(d)
@@ -85,13 +100,40 @@ def sign_flip(d: Sequence[float], rng: np.random.Generator | None = None) -> Sig
             float(np.mean(sums <= observed + slack)),
             exact=True,
         )
-    # Equal sizes are drawn together: the sum of k random signs is twice a binomial minus k.
     values, counts = np.unique(np.round(sizes, 12), return_counts=True)
+    units = _units(values)
+    if units is not None and len(sizes) * int(units @ counts) <= STEPS:
+        return _sign_flip_in_units(units, counts, observed * round(units[0] / values[0]))
+    # Equal sizes are drawn together: the sum of k random signs is twice a binomial minus k.
     draw = (rng or np.random.default_rng(0)).binomial(counts, 0.5, size=(DRAWS, len(counts)))
     sums = (2 * draw - counts) @ values
     two = int(np.sum(np.abs(sums) >= abs(observed) - slack))
     one = int(np.sum(sums <= observed + slack))
     return SignFlip((two + 1) / (DRAWS + 1), (one + 1) / (DRAWS + 1), exact=False)
+
+
+def _units(values: Floats) -> Ints | None:
+    """Return `values` as multiples of their greatest common unit; None where it is too fine."""
+    unit = math.lcm(*(Fraction(value).limit_denominator(COARSEST).denominator for value in values))
+    units = np.rint(values * unit)
+    if unit > COARSEST or np.abs(units / unit - values).max() > ALIKE:
+        return None
+    return np.asarray(units, dtype=np.int64)
+
+
+def _sign_flip_in_units(units: Ints, counts: Ints, observed: float) -> SignFlip:
+    """Return the exact test of sizes that are multiples of a unit, each so often; `observed` is their sum as it is."""
+    # Chances of each sum of those that keep a plus sign; what `k` equal ones add is binomial.
+    sums = np.ones(1)
+    for unit, count in zip(units.tolist(), counts.tolist(), strict=True):
+        wider = np.zeros(len(sums) + unit * count)
+        for k, chance in enumerate(stats.binom.pmf(np.arange(count + 1), count, 0.5)):
+            wider[unit * k : unit * k + len(sums)] += chance * sums
+        sums = wider
+    total, at = len(sums) - 1, round(observed)
+    # A sum of signed sizes is twice that of the positive ones minus the total; it falls as it rises, symmetrically.
+    beyond = math.fsum(sums[(total + abs(at)) // 2 :])
+    return SignFlip(min(1.0, 2 * beyond) if at else 1.0, math.fsum(sums[: (total + at) // 2 + 1]), exact=True)
 
 
 def share_bound(n: int, alpha: float) -> float:
@@ -130,7 +172,7 @@ class DesignEffect:
 
     effect: float
     effective: float
-    """Number of independent checks that would say as much."""
+    """Number of independent checks that would say as much; never more than there are."""
 
 
 def design_effect(d: Sequence[float], broken: int, fixed: int, checks: int) -> DesignEffect | None:
@@ -146,7 +188,7 @@ def design_effect(d: Sequence[float], broken: int, fixed: int, checks: int) -> D
     if not pairs.se or variance <= 0:
         return None
     effect = pairs.se**2 / (variance / checks)
-    return DesignEffect(effect, checks / effect)
+    return DesignEffect(effect, checks / max(1.0, effect))
 
 
 def clustered_se(d: Sequence[float], clusters: Sequence[str]) -> float:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from agent_ab.stats.paired import mean_difference
+from agent_ab.stats.paired import ALIKE, mean_difference
 
 WALSH_PAIRS = 1500
 """Beyond so many pairs the averages of all couples are too many."""
@@ -46,7 +46,7 @@ def direction(pair: TimePair, limit_ratio: float = 1.0) -> int:
     # A censored baseline took longer than it says: the true ratio is below the one that is seen.
     if pair.baseline_censored:
         return 1 if gap < 0 else -1
-    return 0 if abs(gap) < 1e-12 else (1 if gap < 0 else -1)
+    return 0 if abs(gap) < ALIKE else (1 if gap < 0 else -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,7 @@ class SolvedPerHour:
     ratio: float | None
     """None when an arm solved nothing: its logarithm is not defined."""
     low: float | None
+    """Ends of the interval; None of one pair, and when all pairs are alike."""
     high: float | None
 
 
@@ -129,7 +130,8 @@ def solved_per_hour(
     g = relative[:, 1] - relative[:, 0]
     log_ratio = math.log(float(rates[1] / rates[0]))
     low = high = None
-    if len(g) > 1:
+    # Where all pairs are alike, an interval of no width would claim to know all that was not played.
+    if len(g) > 1 and np.ptp(g) > ALIKE:
         half = float(stats.t.ppf((1 + level) / 2, len(g) - 1)) * float(g.std(ddof=1)) / math.sqrt(len(g))
         low, high = math.exp(log_ratio - half), math.exp(log_ratio + half)
     return SolvedPerHour(float(rates[0]), float(rates[1]), math.exp(log_ratio), low, high)

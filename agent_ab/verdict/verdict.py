@@ -92,6 +92,8 @@ class Correctness:
     """The bound of a share (1 - alpha^(1/n)) made `lower`: too few pairs differ for a t bound."""
     p_t: float | None
     p_sign_flip: float
+    sign_flip_exact: bool
+    """False: `p_sign_flip` is by simulation, which shows none below 0.00005."""
     task_interval: Interval | None
     """t interval of the mean over tasks: for a claim about tasks that were not played. None below 2 tasks."""
     always_valid: Interval
@@ -108,7 +110,7 @@ class Correctness:
     p_solved_mid: float
     design_effect: float | None
     effective_checks: float | None
-    """How many independent checks all the checks are worth."""
+    """How many independent checks all the checks are worth; never more than there are."""
     order_effect: float | None
     """Half of what being played first is worth, in shares of checks; None unless both orders were played."""
     clustered: tuple[ClusteredTest, ...]

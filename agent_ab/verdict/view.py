@@ -6,7 +6,7 @@ from rich.text import Text
 
 from agent_ab.verdict.reasons import e_value
 from agent_ab.verdict.verdict import Correctness, Decision, Interval, Time, Verdict
-from agent_ab.wording import counted, percent, plain_line, seconds
+from agent_ab.wording import counted, no_interval, percent, plain_line, seconds
 
 FLIPS_SHOWN = 10
 STYLE = {
@@ -68,7 +68,8 @@ def _pairs(verdict: Verdict) -> str:
 def _correctness(c: Correctness) -> list[tuple[str, str]]:
     t = interval(c.interval).replace(" % ", " % t interval ", 1)
     if c.interval.low is None:
-        t = "no t interval, since all pairs are alike" if c.pairs > 1 else "no t interval of one pair"
+        t = no_interval(c.pairs)
+    flips = p_value(c.p_sign_flip) + ("" if c.sign_flip_exact else " by simulation, which shows none below 0.00005")
     lines = [
         ("checks passed", f"baseline {c.passed_baseline}/{c.checks}, candidate {c.passed_candidate}/{c.checks}"),
         (
@@ -76,40 +77,58 @@ def _correctness(c: Correctness) -> list[tuple[str, str]]:
             f"both {c.both}, broken {c.broken}, fixed {c.fixed}, neither {c.neither}; McNemar over pairs, exact p"
             f" {p_value(c.p_solved_exact)}, mid-p {p_value(c.p_solved_mid)}",
         ),
-        ("difference", f"mean {c.mean:.4f} per pair, {t}, sign-flip p {p_value(c.p_sign_flip)}"),
+        ("difference", f"mean {c.mean:.4f} per pair, {t}, sign-flip p {flips}"),
         ("lower bound", f"{c.lower:.4f} one-sided" + (", by the share of deviating pairs" if c.guarded else "")),
         ("at any time", f"confidence sequence {interval(c.always_valid)}, one-sided lower bound {c.lower_always:.4f}"),
     ]
-    if c.task_interval and c.task_interval.low is not None:
-        lines.append(("over tasks", f"t interval of the tasks' means {interval(c.task_interval)}"))
+    if c.task_interval:
+        known = c.task_interval.low is not None
+        over = (
+            f"t interval of the tasks' means {interval(c.task_interval)}"
+            if known
+            else "no interval, since all tasks' means are alike"
+        )
+        lines.append(("over tasks", over))
     if c.clustered:
         tests = ", ".join(f"{t.name} {p_value(t.p)}" for t in c.clustered if t.cluster == "pair")
         lines.append(("over checks", f"McNemar clustered by pair, p: {tests}"))
     if c.design_effect and c.effective_checks:
-        effect = f"design effect {c.design_effect:.2f}"
-        lines.append(
-            ("worth", f"{c.checks} checks say as much as {c.effective_checks:.2f} independent ones ({effect})")
-        )
+        lines.append(("worth", worth(c.checks, c.design_effect, c.effective_checks)))
     if c.order_effect is not None:
         lines.append(("order of play", f"{c.order_effect:+.4f} when the baseline was first"))
     return lines
 
 
+def worth(checks: int, effect: float, effective: float) -> str:
+    """Return how much the checks say, those of a pair being what they are to each other."""
+    if effect < 1:
+        return (
+            f"{checks} checks say no more than their number: within a pair they do not stand and fall together"
+            f" (design effect {effect:.2f})"
+        )
+    return f"{checks} checks say as much as {effective:.2f} independent ones (design effect {effect:.2f})"
+
+
+def _ends(found: Interval | None, pairs: int) -> str:
+    return no_interval(pairs) if found is None or found.low is None else interval(found, 3)
+
+
 def _time(t: Time) -> list[tuple[str, str]]:
-    unknown = f", unknown in {t.unknown}" if t.unknown else ""
-    known = f"candidate faster in {t.faster}, slower in {t.slower}{unknown} of {t.pairs} pairs"
+    equal = f", equal in {t.equal}" if t.equal else ""
+    unknown = f", not known in {t.unknown} (both cut at the limit)" if t.unknown else ""
+    known = f"candidate faster in {t.faster}, slower in {t.slower}{equal}{unknown} of {counted(t.pairs, 'pair')}"
     cut = t.censored_baseline + t.censored_candidate
     lines = [
         ("wall time", known + (f"; {t.censored_baseline} + {t.censored_candidate} cut at the limit" if cut else ""))
     ]
     if t.ratio is not None:
         tobit = "" if t.ratio_censored is None else f", {t.ratio_censored:.3f} with cut times as censored"
-        lines.append(("", f"candidate / baseline {t.ratio:.3f} (geometric mean), {interval(t.interval, 3)}{tobit}"))
+        lines.append(("", f"candidate / baseline {t.ratio:.3f} (geometric mean), {_ends(t.interval, t.pairs)}{tobit}"))
         lines.append(("", f"mean {seconds(t.mean_baseline_s)} and {seconds(t.mean_candidate_s)}"))
     if t.solved_per_hour_baseline is not None and t.solved_per_hour_candidate is not None:
         text = f"baseline {t.solved_per_hour_baseline:.2f}, candidate {t.solved_per_hour_candidate:.2f}"
         if t.solved_per_hour_ratio is not None:
-            text += f"; ratio {t.solved_per_hour_ratio:.3f}, {interval(t.solved_per_hour_interval, 3)}"
+            text += f"; ratio {t.solved_per_hour_ratio:.3f}, {_ends(t.solved_per_hour_interval, t.pairs)}"
         lines.append(("solved per hour", text))
     return lines
 
@@ -164,7 +183,8 @@ def _table(*columns: str) -> Table:
 
 
 def _task_table(verdict: Verdict) -> Table:
-    table = _table("task", "pairs", "solved", "", "checks", "", "mean", "pass@k, baseline", "candidate")
+    ks = "/".join(str(k + 1) for k in range(max(len(row.baseline.pass_at) for row in verdict.tasks)))
+    table = _table("task", "pairs", "solved", "", "checks", "", "mean", f"pass@{ks}, baseline", "candidate")
     for row in verdict.tasks:
         sides = (row.baseline, row.candidate)
         table.add_row(
@@ -173,7 +193,7 @@ def _task_table(verdict: Verdict) -> Table:
             *(str(side.solved) for side in sides),
             *(percent(side.share) for side in sides),
             f"{row.mean:+.3f}",
-            *(" ".join(f"{p:.2f}" for p in side.pass_at) for side in sides),
+            *("/".join(f"{p:.2f}" for p in side.pass_at) for side in sides),
         )
     return table
 

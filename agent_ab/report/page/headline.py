@@ -7,6 +7,7 @@ from agent_ab.model import Arm, Json, Pair, PairOutcome
 from agent_ab.report.page.contents import Bar, Head, Row, RunFacts, Table, Tile
 from agent_ab.report.summary import Summary
 from agent_ab.verdict.verdict import Correctness, Interval, Needed, Time, Verdict
+from agent_ab.verdict.view import worth
 
 KIND_WORDS = {
     "pair": "one pair",
@@ -187,7 +188,7 @@ def _correctness(found: Correctness | None) -> list[Line]:
         (
             "share of checks passed, mean difference",
             f"{found.mean:+.4f}",
-            f"{interval(found.interval)}, t over pairs",
+            f"{interval(found.interval)}, t over pairs" if found.sd else wording.no_interval(found.pairs),
         ),
         ("one-sided lower bound", f"{found.lower:+.4f}", "by the share of pairs" if found.guarded else "t over pairs"),
         ("always-valid interval", interval(found.always_valid), "holds however often it was looked at"),
@@ -196,17 +197,22 @@ def _correctness(found: Correctness | None) -> list[Line]:
             f"{found.both}, {found.broken}, {found.fixed}, {found.neither}",
             "pairs",
         ),
-        ("sign-flip test over pairs", p(found.p_sign_flip), "chance of so great a difference if the arms were equal"),
+        (
+            "sign-flip test over pairs",
+            p(found.p_sign_flip),
+            "chance of so great a difference if the arms were equal"
+            + ("" if found.sign_flip_exact else "; by simulation, which shows none below 0.00005"),
+        ),
         ("McNemar over pairs, solved or not", p(found.p_solved_exact), f"exact; mid-p {p(found.p_solved_mid)}"),
     ]
-    if found.task_interval:
+    if found.task_interval and found.task_interval.low is not None:
         lines.append(("for tasks that were not played", interval(found.task_interval), "t over tasks"))
     if found.design_effect is not None and found.effective_checks is not None:
         lines.append(
             (
                 "design effect of the checks",
                 f"{found.design_effect:.3g}",
-                f"{found.checks} checks are worth {found.effective_checks:.3g} independent ones",
+                worth(found.checks, found.design_effect, found.effective_checks).partition(" (")[0],
             )
         )
     if found.order_effect is not None:
@@ -222,6 +228,10 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else "below 0.0001"
 
 
+def _ends(found: Interval | None, pairs: int) -> str:
+    return wording.no_interval(pairs) if found is None or found.low is None else interval(found)
+
+
 def _time(found: Time | None) -> list[Line]:
     if found is None:
         return []
@@ -229,11 +239,11 @@ def _time(found: Time | None) -> list[Line]:
         (
             "time ratio, geometric mean",
             wording.ratio(found.ratio),
-            f"{interval(found.interval)}, over {wording.counted(found.pairs, 'pair')}",
+            f"{_ends(found.interval, found.pairs)}, over {wording.counted(found.pairs, 'pair')}",
         ),
         (
-            "faster, slower, not known",
-            f"{found.faster}, {found.slower}, {found.unknown}",
+            "faster, slower, equal, not known",
+            f"{found.faster}, {found.slower}, {found.equal}, {found.unknown}",
             f"cut at the limit: {found.censored_baseline} baseline, {found.censored_candidate} candidate",
         ),
         ("ratio of sums", wording.ratio(found.ratio_of_sums), "candidate's total wall time over the baseline's"),
@@ -247,7 +257,7 @@ def _time(found: Time | None) -> list[Line]:
             (
                 "solved tasks an hour",
                 f"{found.solved_per_hour_baseline:.2f} to {found.solved_per_hour_candidate or 0:.2f}",
-                f"ratio {wording.ratio(found.solved_per_hour_ratio)}; {interval(found.solved_per_hour_interval)}",
+                f"ratio {wording.ratio(found.solved_per_hour_ratio)}; {_ends(found.solved_per_hour_interval, found.pairs)}",
             )
         )
     return lines
