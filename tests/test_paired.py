@@ -76,9 +76,8 @@ def every_pattern(d: list[float]) -> tuple[float, float]:
 def test_beyond_sixteen_differences_the_exact_p_is_that_of_every_sign_pattern(seed: int) -> None:
     rng = np.random.default_rng(seed)
     checks = (10, 10, 10, 9, 7, 8)[seed]
-    d = [
-        round(int(k) / n, 12) for k, n in zip(rng.integers(1, 7, 18) * rng.choice((-1, 1), 18), [10] * 9 + [checks] * 9)
-    ]
+    passed = rng.integers(1, 7, 18) * rng.choice((-1, 1), 18)
+    d = [round(int(k) / n, 12) for k, n in zip(passed, [10] * 9 + [checks] * 9, strict=True)]
     found = paired.sign_flip(d)
     assert found.exact
     assert (found.two_sided, found.one_sided) == pytest.approx(every_pattern(d), rel=1e-9)
