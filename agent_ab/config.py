@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
 from agent_ab.pair.variable import VARIABLES, named
+from agent_ab.reading import explain, toml
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -316,18 +316,12 @@ def nearest(name: str, known: list[str]) -> str:
     return f"; there are: {', '.join(known)}" if known else ""
 
 
-def explain(error: ValidationError, prefix: str = "") -> str:
-    """Return the first fault of a pydantic error as one line that names its key."""
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in ((prefix,) if prefix else ()) + first["loc"])
-    return f"key {key!r}: {first['msg']}"
-
-
 def _parse(kind: type[T], path: Path) -> T:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
+    data = toml(text, str(path))
     _known_keys(kind, data, path, "")
     try:
         return kind.model_validate(data)

@@ -1,16 +1,16 @@
 """Recorded requests: our own set, a file of the same shape, or the exchange log of an attempt."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from agent_ab.config import Sampling, Strict, explain
+from agent_ab.config import Sampling, Strict
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
 from agent_ab.model import ExchangeLog, Json
+from agent_ab.reading import explain, json_data
 
 SHIPPED = Path(__file__).parent / "data" / "requests" / "agent.jsonl"
 """Short tool choices, long reasoning, JSON, code edits, prose: five of each, made by us."""
@@ -93,10 +93,7 @@ def choose(requests: Sequence[Recorded], kinds: Sequence[str], limit: int | None
 
 
 def _parse(line: str, where: str) -> Recorded:
-    try:
-        data = json.loads(line)
-    except ValueError as error:
-        raise UserError(f"{where}: not valid JSON: {error}") from None
+    data = json_data(line, where)
     try:
         parsed = _Line.model_validate(data)
     except ValidationError as error:

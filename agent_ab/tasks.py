@@ -1,15 +1,15 @@
 """Task directories: found, read strictly, and identified by a digest of everything in them."""
 
 import hashlib
-import tomllib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from agent_ab.config import Strict, explain, nearest
+from agent_ab.config import Strict, nearest
 from agent_ab.errors import UserError
 from agent_ab.model import Task
+from agent_ab.reading import explain, toml
 
 NEEDED = ("task.toml", "instruction.md", "driver.py", "checks.py", "fixture", "solution")
 """What a task directory must hold; docs/writing-tasks.md says what each is."""
@@ -89,10 +89,7 @@ def files(root: Path) -> list[Path]:
 
 
 def _read(path: Path) -> _TaskFile:
-    try:
-        data = tomllib.loads(_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from None
+    data = toml(_text(path), str(path))
     for key in data:
         if key not in _TaskFile.model_fields:
             raise UserError(f"{path}: unknown key {key!r}{nearest(key, sorted(_TaskFile.model_fields))}")

@@ -1,10 +1,12 @@
 """Results from elsewhere, brought in and judged."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -54,7 +56,7 @@ def _plain() -> dict[str, Any]:
 
 def test_the_published_experiment_is_inconclusive_with_its_published_numbers(store: Store) -> None:
     imported = import_file(PUBLISHED, store)
-    assert (imported.run, imported.pairs, imported.faults) == ("published_experiment", 8, ())
+    assert (imported.run, imported.pairs, imported.of, imported.faults) == ("published_experiment", 8, 8, ())
     verdict = judged.verdict_of(store)
     c, e = verdict.correctness, verdict.evidence
     assert c and e and verdict.needed and verdict.time
@@ -79,7 +81,9 @@ def test_the_command_prints_them_and_exits_with_three(tmp_path: Path) -> None:
         "mean -0.1125 per pair, 95 % t interval [-0.3785, 0.1535], sign-flip p 1.0",
         "e (harm) 1.45",
         "64 pairs for non-inferiority at margin 0.10, one-sided",
-        "UNPROVEN",
+        "such pairs never lead to ADOPT, however many they are: that takes pairs with proof, played here (`agent-ab run",
+        "Pairs still needed: about 110 with proof, played here (`agent-ab run --profile ...`), about 1",
+        "about 54 pairs; without proof it can only be REJECT.",
     ):
         assert expected in text
     written = [done.stdout, *((tmp_path / name).read_text(encoding="utf-8") for name in ("gate.xml", "gate.md"))]
@@ -147,32 +151,104 @@ def test_what_cannot_be_judged_is_imported_and_invalid_with_the_reason(
 def test_a_duplicate_line_of_a_csv_file_is_invalid(store: Store, tmp_path: Path) -> None:
     verdict = brought_in(store, tmp_path, "r.csv", CSV + CSV.splitlines()[1] + "\n")
     assert verdict.decision is Decision.INVALID
-    assert "a duplicate attempt" in verdict.reasons[0]
+    assert "line 6 is a duplicate attempt of the baseline, which line 2 has" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "reason"),
-    [
-        ("r.txt", "", "the form is known by the ending"),
-        ("r.json", "{", "cannot be parsed"),
-        ("r.json", '{"pairs": []}', "key 'pairs'"),
-        ("r.json", '{"pairs": [{"task": "a", "sede": 1}]}', "key 'pairs.0.sede'"),
-        ("r.toml", "pairs = 3", "cannot be parsed|key 'pairs'"),
-        ("r.toml", "= 3", "cannot be parsed"),
-        ("r.csv", "task,seed\n", "missing: arm"),
-        ("r.csv", "task,seed,arm\na,1,left\n", "line 2: arm 'left' is neither baseline nor candidate"),
-        ("r.csv", "task,seed,arm,check:x\na,1,baseline,perhaps\n", "line 2: check:x: 'perhaps' is neither of"),
-        ("r.csv", "task,seed,arm\na,1\n", "line 2: "),
-    ],
-)
-def test_a_file_of_no_known_form_is_refused_with_its_place(
-    store: Store, tmp_path: Path, name: str, content: str, reason: str
-) -> None:
-    path = tmp_path / name
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=reason):
-        import_file(path, store)
+@pytest.mark.parametrize(("name", "content"), [("r.json", "[1]"), ("r.csv", CSV + "a,x,baseline,1,10,1,no,\n")])
+def test_a_file_that_is_refused_leaves_nothing(store: Store, tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=name):
+        import_file(tmp_path / name, store)
     assert store.runs() == ()
+
+
+@pytest.mark.parametrize("name", ["r.toml", "r.json", "r.csv"])
+def test_a_byte_order_mark_is_no_part_of_a_file(store: Store, tmp_path: Path, name: str) -> None:
+    content = {"r.toml": PUBLISHED.read_text(encoding="utf-8"), "r.json": pairs(), "r.csv": CSV}[name]
+    assert brought_in(store, tmp_path, name, "\ufeff" + content).decision is Decision.INCONCLUSIVE
+
+
+def test_what_toml_can_say_and_json_cannot_is_kept_with_the_run(store: Store, tmp_path: Path) -> None:
+    told = f"day = 2026-10-02\nodd = nan\nbig = 0x{'f' * 4000}\n"
+    brought_in(store, tmp_path, "r.toml", told + PUBLISHED.read_text(encoding="utf-8"))
+    source = store.run("r").plan["source"]
+    assert (source["day"], source["odd"], source["big"]) == ("2026-10-02", "nan", "0x" + "f" * 4000)
+
+
+def test_an_import_that_breaks_off_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("broke off")
+
+    path = tmp_path / "r.json"
+    path.write_text(pairs(), encoding="utf-8")
+    with mock.patch("agent_ab.store.store.attempt_rows", broken), pytest.raises(RuntimeError):
+        import_file(path, store)
+    assert store.runs() == () and store.pair_names() == ()
+
+
+def test_pairs_of_one_name_are_told_apart_or_invalid(store: Store, tmp_path: Path) -> None:
+    two = [{**_plain(), "seed": seed, "label": "same"} for seed in (1, 2)]
+    verdict = brought_in(store, tmp_path, "r.json", json.dumps({"pairs": two}))
+    assert verdict.decision is Decision.INVALID
+    assert "b-same: a duplicate attempt: two pairs have this name" in verdict.reasons[0]
+    slashes = [{**_plain(), "task": task} for task in ("../../a", "..\\../a")]
+    brought_in(store, tmp_path, "s.json", json.dumps({"pairs": slashes}))
+    names = [name.removeprefix("s/") for name in store.pair_names() if name.startswith("s/")]
+    assert len(set(names)) == 2 and not any("/" in name or "\\" in name for name in names)
+
+
+def test_every_fault_that_the_gate_will_name_is_told_when_importing(tmp_path: Path) -> None:
+    odd = {
+        "pairs": [
+            {**_plain(), "candidate": result(11)},
+            {**_plain(), "task": "c", "baseline": result(wall_s=-1)},
+            {**_plain(), "task": "d", "candidate": result(9, checks_scored=9)},
+            {**_plain(), "task": "e", "candidate": None},
+        ]
+    }
+    (tmp_path / "r.json").write_text(json.dumps(odd), encoding="utf-8")
+    done = here(tmp_path, "import", "r.json", "--db", "p.db")
+    assert done.status == 0
+    assert "imported 3 of 4 pairs as run r, UNPROVEN" in done.stdout
+    assert "the gate will say INVALID, of 4 faults:" in done.stdout
+    told = [line.removeprefix("  - ") for line in done.stdout.splitlines() if line.startswith("  - ")]
+    verdict = here(tmp_path, "gate", "--db", "p.db", "--json")
+    assert verdict.status == 4
+    assert [f"{line}." for line in told] == verdict.data["reasons"]
+    assert here(tmp_path, "import", "r.json", "--db", "p.db", "--json").data["faults"] == told
+
+
+def test_of_many_faults_the_first_are_printed(tmp_path: Path) -> None:
+    lines = "".join(f"task-{n},1,baseline,3\n" for n in range(30))
+    (tmp_path / "r.csv").write_text(f"task,seed,arm,checks_passed\n{lines}", encoding="utf-8")
+    done = here(tmp_path, "import", "r.csv", "--db", "p.db")
+    assert "imported 0 of 30 pairs" in done.stdout and "and 10 more; --json has them" in done.stdout
+
+
+def test_names_from_a_file_steer_neither_terminal_nor_ci_log(tmp_path: Path) -> None:
+    name = "[/x] ::error::boom \u202e ##[command]rm :warning:"
+    side = {"checks": {f"[bold]{name}": True}, "wall_s": 1.0}
+    odd = {**side, "checks": {f"[bold]{name}": False}}
+    one = {"task": name, "label": name, "seed": 1, "baseline": side, "candidate": odd}
+    content = {"variable": name, "pairs": [one, {"task": name, "seed": 3, "baseline": side}]}
+    (tmp_path / f"r {name.replace('/', '')}.json").write_text(json.dumps(content), encoding="utf-8")
+    shown = [here(tmp_path, "import", f"r {name.replace('/', '')}.json", "--db", "p.db").stdout]
+    run = here(tmp_path, "runs", "--db", "p.db", "--json").data[0]["run"]
+    shown += [here(tmp_path, word, "--db", "p.db").stdout for word in ("gate", "runs", "pairs", "show")]
+    shown.append(here(tmp_path, "show", run, "--db", "p.db").stdout)
+    (tmp_path / "s.json").write_text(json.dumps({**content, "pairs": [one]}), encoding="utf-8")
+    here(tmp_path, "import", "s.json", "--db", "s.db")
+    shown += [here(tmp_path, word, "--db", "s.db").stdout for word in ("gate", "show")]
+    for text in shown:
+        assert text and "::error" not in text and "##[" not in text and "\u202e" not in text
+    assert "[bold][/x] : :error: :boom" in shown[-1] and ":warning:" in shown[-1]
+
+
+def test_a_pair_is_counted_as_one(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(json.dumps({"pairs": [_plain()]}), encoding="utf-8")
+    shown = here(tmp_path, "import", "r.json", "--db", "p.db").stdout + here(tmp_path, "gate", "--db", "p.db").stdout
+    assert "imported 1 pair as run r" in shown and "1 of 1 pair comes without a proof" in " ".join(shown.split())
+    assert not re.search(r"\b1 (pairs|checks|tasks|blocks|minutes)\b", shown)
 
 
 def test_a_file_that_is_not_there_is_refused(store: Store, tmp_path: Path) -> None:

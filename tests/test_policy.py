@@ -51,9 +51,9 @@ def test_the_hash_changes_with_every_key() -> None:
     ("text", "reason"),
     [
         ("margni = 0.1", "unknown key 'margni'; did you mean margin"),
-        ("margin = 1.5", "key 'margin': Input should be less than 1"),
+        ("margin = 1.5", "key 'margin': must be below 1, not 1.5"),
         ("margin = nan", "key 'margin'"),
-        ("alpha = 0", "key 'alpha': Input should be greater than 0"),
+        ("alpha = 0", "key 'alpha': must be above 0, not 0"),
         ("max_time_ratio = inf", "key 'max_time_ratio'"),
         ("inside_margin = 'perhaps'", "key 'inside_margin'"),
         ("margin = ", "not valid TOML"),

@@ -49,7 +49,7 @@ def test_other_endpoints_are_left_out() -> None:
     ("lines", "told"),
     [
         (("{",), "line 1: not valid JSON"),
-        ((line(), line(id="b", seed=1)), "line 2: key 'seed'"),
+        ((line(), line(id="b", seed=1)), "line 2: unknown key 'seed'"),
         ((line(), line()), "the id 'a' is there twice"),
         ((line(body={}),), "key 'body.messages'"),
         (("",), "holds no request"),

@@ -19,10 +19,12 @@ from agent_ab.model import RunKind, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
+from agent_ab.wording import counted, plain_line, seconds
 
 if TYPE_CHECKING:
     from agent_ab.gate.planning import PlannedSize
 
+FAULTS_SHOWN = 20
 PolicyFile = Annotated[
     Path | None, typer.Option(help="A gate.toml; by default the policy that the run was planned by.")
 ]
@@ -140,11 +142,16 @@ def import_results(
     finally:
         store.close()
     if as_json:
-        print_json({"run": found.run, "pairs": found.pairs, "faults": list(found.faults)})
+        print_json({"run": found.run, "pairs": found.pairs, "of": found.of, "faults": list(found.faults)})
         return
-    out.print(f"imported {found.pairs} pairs as run {found.run}, UNPROVEN", markup=False)
-    for fault in found.faults:
-        out.print(f"  fault: {fault}; the gate says INVALID", markup=False, soft_wrap=True)
+    pairs = f"{found.pairs} of {counted(found.of, 'pair')}" if found.pairs < found.of else counted(found.of, "pair")
+    out.print(f"imported {pairs} as run {plain_line(found.run)}, UNPROVEN", markup=False)
+    if found.faults:
+        out.print(f"the gate will say INVALID, of {counted(len(found.faults), 'fault')}:", markup=False)
+    for fault in found.faults[:FAULTS_SHOWN]:
+        out.print(f"  - {plain_line(fault)}", markup=False, soft_wrap=True)
+    if (rest := len(found.faults) - FAULTS_SHOWN) > 0:
+        out.print(f"  and {rest} more; --json has them", markup=False)
     out.print(f"judge it with: agent-ab gate {found.run} --db {db}", markup=False, soft_wrap=True)
 
 
@@ -184,8 +191,6 @@ def plan(
 
 
 def _size_table(sizes: "list[PlannedSize]") -> Table:
-    from agent_ab.wording import seconds
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in (
         "margin",

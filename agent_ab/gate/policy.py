@@ -1,15 +1,15 @@
 """gate.toml: by which rules the gate decides, settled before the run and hashed into it."""
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from agent_ab.config import Strict, explain, nearest
+from agent_ab.config import Strict, nearest
 from agent_ab.errors import UserError
 from agent_ab.model import Json
+from agent_ab.reading import explain, toml
 from agent_ab.schedule import digest
 
 
@@ -77,10 +77,7 @@ def changes(planned: Policy, used: Policy) -> tuple[str, ...]:
 
 
 def _parse(text: str, name: str) -> Policy:
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name}: not valid TOML: {error}") from None
+    data = toml(text, name)
     for key in data:
         if key not in Policy.model_fields:
             raise UserError(f"{name}: unknown key {key!r}{nearest(key, sorted(Policy.model_fields))}")

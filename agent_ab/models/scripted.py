@@ -21,7 +21,6 @@ A script (TOML):
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,11 +31,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
-from agent_ab.config import Strict, explain
+from agent_ab.config import Strict
 from agent_ab.errors import UserError
 from agent_ab.files import appearing
 from agent_ab.models.merges import ALPHABET, Pair, learn_merges
 from agent_ab.models.vocabulary import END, END_OF_TEXT, Vocabulary, control, cut_all, lines_of
+from agent_ab.reading import explain, toml
 
 Array = npt.NDArray[np.float32]
 
@@ -89,10 +89,10 @@ class Script(Strict):
 def load(path: Path) -> Script:
     """Read a script. Raises UserError."""
     try:
-        return Script.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Script.model_validate(toml(path.read_text(encoding="utf-8"), str(path)))
     except OSError as error:
         raise UserError(f"cannot read the script {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error)}") from None

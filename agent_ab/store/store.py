@@ -1,6 +1,6 @@
 """The database: one SQLite file of runs and their finished pairs. Bulky evidence stays on disk, named with its sha256."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlmodel import Session, col, create_engine, delete, select
 
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.model import NOT_PLAYED, Arm, Json, Outcome, Pair, PairOutcome
+from agent_ab.model import NOT_PLAYED, Arm, Json, Outcome, Pair, PairOutcome, RunStatus
 from agent_ab.schedule import digest
 from agent_ab.store.rows import attempt_data, attempt_rows, pair_data, pair_from_json, pair_row, pair_to_json
 from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow, RunRow
@@ -119,20 +119,20 @@ class Store:
         policy: Json = None,
     ) -> None:
         """Record a run's plan, and the policy that will judge it, before anything starts."""
-        row = RunRow(
-            id=run_id,
-            created_at=_now(),
-            version=version,
-            profile=profile,
-            kind=kind,
-            plan=plan,
-            plan_sha256=digest(plan),
-            blocks=blocks,
-            policy=policy,
-            policy_sha256=None if policy is None else digest(policy),
-        )
         with self._write() as session:
+            session.add(_run_row(run_id, profile, version, plan, kind=kind, blocks=blocks, policy=policy))
+
+    def save_finished(
+        self, run_id: str, profile: str, version: str, plan: Json, pairs: Iterable[Pair], *, kind: str
+    ) -> None:
+        """Record a run that was played elsewhere with all its pairs, whole or not at all."""
+        with self._write() as session:
+            row = _run_row(run_id, profile, version, plan, kind=kind)
+            row.status, row.ended_at = RunStatus.FINISHED, _now()
             session.add(row)
+            session.flush()
+            for pair in pairs:
+                _add_pair(session, pair)
 
     def end_run(self, run_id: str, status: str, note: str = "") -> None:
         """Record how a run ended, or (status `running`) that it goes on."""
@@ -161,11 +161,7 @@ class Store:
     def save_pair(self, pair: Pair) -> None:
         """Record a finished pair, whole or not at all."""
         with self._write() as session:
-            session.add(pair_row(pair, _now()))
-            session.flush()
-            for attempt in (pair.baseline, pair.candidate):
-                for row in attempt_rows(pair, attempt):
-                    session.add(row)
+            _add_pair(session, pair)
 
     def runs(self) -> tuple[RunSummary, ...]:
         """Return every run, newest first."""
@@ -280,6 +276,31 @@ class Store:
             except DatabaseError as error:
                 session.rollback()
                 raise UserError(f"{self.path}: cannot be written: {error.orig}") from error
+
+
+def _run_row(
+    run_id: str, profile: str, version: str, plan: Json, *, kind: str, blocks: int = 1, policy: Json = None
+) -> RunRow:
+    return RunRow(
+        id=run_id,
+        created_at=_now(),
+        version=version,
+        profile=profile,
+        kind=kind,
+        plan=plan,
+        plan_sha256=digest(plan),
+        blocks=blocks,
+        policy=policy,
+        policy_sha256=None if policy is None else digest(policy),
+    )
+
+
+def _add_pair(session: Session, pair: Pair) -> None:
+    session.add(pair_row(pair, _now()))
+    session.flush()
+    for attempt in (pair.baseline, pair.candidate):
+        for row in attempt_rows(pair, attempt):
+            session.add(row)
 
 
 def _summary(row: RunRow, counts: Mapping[str, int]) -> RunSummary:

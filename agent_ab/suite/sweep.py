@@ -8,11 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent_ab.config import ArmSettings, Profile, explain, flatten, merge, nearest
+from agent_ab.config import ArmSettings, Profile, flatten, merge, nearest
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Json, Observer, Pair
 from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
+from agent_ab.reading import explain
 from agent_ab.schedule import Standing
 from agent_ab.store.store import Store
 from agent_ab.suite import plan, suite
@@ -87,7 +88,7 @@ def _variant(profile: Profile, setting: str, value: str) -> Variant:
 def _parsed(value: str) -> Json:
     try:
         return tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return value
 
 
