@@ -22,9 +22,11 @@ def needed(**changes: object) -> Needed:
     return replace(Needed(64, 110, 54, 102, 17.0, 0.37), **changes)  # type: ignore[arg-type]
 
 
-def said(verdict: Verdict, found: Needed, *, hopeless: bool = False) -> str:
+def said(verdict: Verdict, found: Needed, *, hopeless: bool = False, unproven: bool = False) -> str:
     assert verdict.correctness and verdict.time
-    return " ".join(reasons.still_needed(found, verdict.correctness, verdict.time, POLICY, hopeless=hopeless))
+    return " ".join(
+        reasons.still_needed(found, verdict.correctness, verdict.time, POLICY, hopeless=hopeless, unproven=unproven)
+    )
 
 
 def test_pairs_and_hours_still_needed_come_with_their_assumption(verdict: Verdict) -> None:
@@ -34,6 +36,15 @@ def test_pairs_and_hours_still_needed_come_with_their_assumption(verdict: Verdic
     assert "about 54 pairs" in text
     assert "30 minutes" in said(verdict, needed(hours=0.5))
     assert "hours" not in said(verdict, needed(hours=None)).split("For comparison")[0]
+
+
+def test_pairs_without_proof_are_not_among_those_still_needed(verdict: Verdict) -> None:
+    text = said(verdict, needed(), unproven=True)
+    assert "about 110 with proof, played here (`agent-ab run --profile ...`), about 18.3 hours" in text
+    assert "in all" not in text and "so far, a decision" in text and "can only be REJECT" in text
+    assert "64 pairs for non-inferiority at margin 0.10, one-sided" in text
+    assert "about 8 with proof" in said(verdict, needed(more=0, hours=0.0), unproven=True)
+    assert "more than can be played" in said(verdict, needed(more=None, hours=None), unproven=True)
 
 
 def test_what_is_out_of_reach_is_said_to_be(verdict: Verdict) -> None:

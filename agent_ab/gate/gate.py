@@ -152,15 +152,16 @@ def obstacles(found: Sample, time: Time, policy: Policy) -> list[str]:
     unproven = sum(not o.proven for o in found.pairs)
     if unproven:
         said.append(
-            f"UNPROVEN: {unproven} of {len(found.pairs)} pairs come without a proof that only the declared variable"
-            " differed; such pairs never lead to ADOPT."
+            f"UNPROVEN: {unproven} of {counted(len(found.pairs), 'pair')} come{'s' if unproven == 1 else ''} without a proof"
+            " that only the declared variable differed; such pairs never lead to ADOPT, however many they are: that takes"
+            " pairs with proof, played here (`agent-ab run --profile ...`)."
         )
         said += [f"{what[0].upper()}{what[1:]}." for what in dict.fromkeys(w for o in found.pairs for w in o.unproven)][
             :4
         ]
     if table.baseline_share < policy.min_baseline_solved:
         said.append(
-            f"The baseline solved {table.both + table.broken} of {len(fresh)} pairs, a share of"
+            f"The baseline solved {table.both + table.broken} of {counted(len(fresh), 'pair')}, a share of"
             f" {table.baseline_share:.2f}, below {policy.min_baseline_solved:g}: these tasks cannot show harm."
         )
     if table.loss > policy.max_solved_loss:
@@ -169,7 +170,7 @@ def obstacles(found: Sample, time: Time, policy: Policy) -> list[str]:
             f" {table.loss:.3f} less, more than the {policy.max_solved_loss:g} that the policy allows."
         )
     if time.pairs < len(fresh):
-        said.append(f"The wall time of {len(fresh) - time.pairs} of {len(fresh)} pairs is not known.")
+        said.append(f"The wall time of {len(fresh) - time.pairs} of {counted(len(fresh), 'pair')} is not known.")
     elif time.ratio is not None and time.ratio >= policy.max_time_ratio:
         said.append(
             f"The candidate took {time.ratio:.3f} times the baseline's wall time (geometric mean), which is not below"
@@ -212,7 +213,10 @@ def _still_needed(run: RunFacts, numbers: Numbers | None, policy: Policy) -> lis
     if numbers is None or run.kind == "aa":
         return []
     hopeless = estimates.solved_table(numbers.sample).baseline_share < policy.min_baseline_solved
-    return reasons.still_needed(numbers.needed, numbers.correctness, numbers.time, policy, hopeless=hopeless)
+    unproven = not all(o.proven for o in numbers.sample.pairs)
+    return reasons.still_needed(
+        numbers.needed, numbers.correctness, numbers.time, policy, hopeless=hopeless, unproven=unproven
+    )
 
 
 def _quarantined(rules: Rules) -> frozenset[tuple[str, str]]:
@@ -234,7 +238,7 @@ def _whole_blocks(run: RunFacts, observations: Sequence[Observation]) -> tuple[l
 def _shortened(broken: Sequence[str]) -> list[str]:
     rest = len(broken) - FAULTS_SHOWN
     return [f"{line}." for line in broken[:FAULTS_SHOWN]] + (
-        [f"And {rest} more faults like these."] if rest > 0 else []
+        [f"And {counted(rest, 'more fault')} like {'these' if rest > 1 else 'this'}."] if rest > 0 else []
     )
 
 
@@ -276,7 +280,10 @@ def _warnings(
 ) -> Iterable[str]:
     yield from _policy_warnings(run, rules)
     if unfinished:
-        yield f"{unfinished} pairs of blocks that are not whole are not counted: evidence is read at block ends only."
+        yield (
+            f"{counted(unfinished, 'pair')} of blocks that are not whole {'is' if unfinished == 1 else 'are'} not counted:"
+            " evidence is read at block ends only."
+        )
     yield from _repeats(run, numbers)
     counts = _counts(run, ordered, numbers, unfinished)
     if counts.voids_baseline or counts.voids_candidate or counts.voids_identity:
@@ -286,11 +293,11 @@ def _warnings(
         )
     yield from _check_warnings(ordered, _quarantined(rules))
     if counts.counted > rules.policy.max_pairs:
-        yield f"{counts.counted} pairs are more than the {rules.policy.max_pairs} that the policy plans at most."
+        yield f"{counted(counts.counted, 'pair')} are more than the {rules.policy.max_pairs} that the policy plans at most."
     tasks = {o.task for o in ordered}
     if numbers and len(tasks) < reasons.FEW_TASKS:
         yield (
-            f"This is about these {len(tasks)} tasks: a claim about tasks in general needs at least"
+            f"This is about {'these' if len(tasks) > 1 else 'this'} {counted(len(tasks), 'task')}: a claim about tasks in general needs at least"
             f" {reasons.FEW_TASKS} of them."
         )
     for state in rules.apparatus.states:

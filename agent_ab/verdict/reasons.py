@@ -69,22 +69,34 @@ def inside_margin(e: EValues, found: Correctness, policy: Policy) -> list[str]:
     return []
 
 
-def still_needed(needed: Needed, found: Correctness, time: Time, policy: Policy, *, hopeless: bool) -> list[str]:
-    """Return how many pairs and hours a decision still takes, and under which assumption."""
+def still_needed(
+    needed: Needed, found: Correctness, time: Time, policy: Policy, *, hopeless: bool, unproven: bool = False
+) -> list[str]:
+    """Return how many pairs and hours a decision still takes, and under which assumption.
+
+    `unproven`: ADOPT takes other pairs than these, with proof.
+    """
     if hopeless:
         return ["More pairs of these tasks do not help; take tasks that the baseline solves more often."]
     said = []
-    if needed.more:
-        hours = "" if needed.hours is None else f", about {_hours(needed.hours)}"
+    if unproven and needed.more is not None:
+        pairs, hours = needed.afresh(found.pairs)
         said.append(
-            f"Pairs still needed: about {needed.more} ({needed.pairs_anytime} in all{hours}), if in truth nothing differs"
+            f"Pairs still needed: about {pairs} with proof, played here (`agent-ab run --profile ...`)"
+            f"{'' if hours is None else f', about {_hours(hours)}'}, if in truth nothing differs and they are like these;"
+            " those without proof are not among them."
+        )
+    elif needed.more:
+        took = "" if needed.hours is None else f", about {_hours(needed.hours)}"
+        said.append(
+            f"Pairs still needed: about {needed.more} ({needed.pairs_anytime} in all{took}), if in truth nothing differs"
             " and pairs vary as they did so far."
         )
     elif needed.more is None:
         said.append("Pairs still needed: more than can be played, if pairs vary as they did so far.")
     if needed.pairs_fixed is not None:
         said.append(
-            f"For comparison: {needed.pairs_fixed} pairs for non-inferiority at margin {policy.margin:.2f}, one-sided"
+            f"For comparison: {counted(needed.pairs_fixed, 'pair')} for non-inferiority at margin {policy.margin:.2f}, one-sided"
             f" alpha {policy.alpha:g}, power 0.8, by a t test whose number of pairs is fixed beforehand"
             f" (standard deviation {found.sd:.3f})."
         )
@@ -92,7 +104,9 @@ def still_needed(needed: Needed, found: Correctness, time: Time, policy: Policy,
         said.append("The candidate was not faster more often than slower; more pairs like these do not lead to ADOPT.")
     if needed.pairs_as_observed and needed.pairs_as_observed > found.pairs:
         said.append(
-            f"If all pairs were like those so far, a decision would come after about {needed.pairs_as_observed} pairs."
+            f"If all pairs were like those so far, a decision would come after about"
+            f" {counted(needed.pairs_as_observed, 'pair')}"
+            + ("; without proof it can only be REJECT." if unproven else ".")
         )
     return said
 
@@ -108,8 +122,8 @@ def _time_goal(policy: Policy) -> str:
 
 
 def _mean(found: Correctness) -> str:
-    return f"mean difference {found.mean:+.4f} over {found.pairs} pairs"
+    return f"mean difference {found.mean:+.4f} over {counted(found.pairs, 'pair')}"
 
 
 def _hours(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 0.95 else f"{max(1, round(hours * 60))} minutes"
+    return f"{hours:.1f} hours" if hours >= 0.95 else counted(max(1, round(hours * 60)), "minute")

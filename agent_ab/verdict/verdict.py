@@ -246,6 +246,12 @@ class Needed:
     smallest_effect: float | None
     """Difference that this many pairs find with probability 0.8."""
 
+    def afresh(self, pairs: int) -> tuple[int | None, float | None]:
+        """Return `more` and `hours` where the `pairs` so far are not among those that decide."""
+        if self.more is None:
+            return None, None
+        return self.more + pairs, self.hours * (self.more + pairs) / self.more if self.hours and self.more else None
+
 
 @dataclass(frozen=True, slots=True)
 class ControlState:

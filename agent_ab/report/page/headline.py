@@ -6,7 +6,7 @@ from agent_ab import wording
 from agent_ab.model import Arm, Json, Pair, PairOutcome
 from agent_ab.report.page.contents import Bar, Head, Row, RunFacts, Table, Tile
 from agent_ab.report.summary import Summary
-from agent_ab.verdict.verdict import Correctness, Interval, Needed, Time, Verdict
+from agent_ab.verdict.verdict import Correctness, Interval, Time, Verdict
 from agent_ab.verdict.view import worth
 
 KIND_WORDS = {
@@ -161,7 +161,7 @@ def numbers(verdict: Verdict | None) -> Table | None:
     """Return the numbers behind the verdict."""
     if verdict is None:
         return None
-    rows = [*_counted(verdict), *_correctness(verdict.correctness), *_time(verdict.time), *_needed(verdict.needed)]
+    rows = [*_counted(verdict), *_correctness(verdict.correctness), *_time(verdict.time), *_needed(verdict)]
     return Table(("", "value", "what it says"), tuple(Row(label, (value, about)) for label, value, about in rows))
 
 
@@ -263,7 +263,8 @@ def _time(found: Time | None) -> list[Line]:
     return lines
 
 
-def _needed(found: Needed | None) -> list[Line]:
+def _needed(verdict: Verdict) -> list[Line]:
+    found, counts = verdict.needed, verdict.counts
     if found is None:
         return []
 
@@ -274,9 +275,10 @@ def _needed(found: Needed | None) -> list[Line]:
         ("until this gate could decide", pairs(found.pairs_anytime), "in all, if nothing differs in truth"),
         ("of a test of fixed size", pairs(found.pairs_fixed), "in all, power 0.8, if nothing differs in truth"),
     ]
-    if found.more is not None:
-        hours = f"about {found.hours:.1f} h at the mean time of a pair" if found.hours is not None else ""
-        lines.append(("still needed", pairs(found.more), hours))
+    more, hours = found.afresh(counts.counted) if counts.unproven else (found.more, found.hours)
+    if more is not None:
+        about = f"about {hours:.1f} h at the mean time of a pair" if hours is not None else ""
+        lines.append(("still needed" + (", with proof" if counts.unproven else ""), pairs(more), about))
     if found.smallest_effect is not None:
         lines.append(
             ("smallest difference found with power 0.8", f"{found.smallest_effect:.3g}", "in shares of checks")
