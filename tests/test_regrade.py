@@ -57,7 +57,7 @@ def test_the_command_prints_what_changed(tmp_path: Path) -> None:
     assert done.status == 0
     assert f"{PAIR}  BROKEN -> BOTH_FAIL" in done.stdout
     assert "baseline   number: pass -> fail: double(2129)" in done.stdout
-    assert "1 pairs judged again, 5 verdicts changed; the first results stay" in done.stdout
+    assert "1 pair judged again, 5 verdicts changed; the first results stay" in done.stdout
 
 
 def test_what_has_no_snapshots_is_the_users_mistake(tmp_path: Path) -> None:

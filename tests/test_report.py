@@ -23,7 +23,7 @@ def test_flips_are_listed_by_check_with_their_direction() -> None:
     text = shown(judge(pair(candidate=attempt(Arm.CANDIDATE, 9))))
     line = next(line for line in text.splitlines() if line.startswith("check-9"))
     assert line.split() == ["check-9", "pass", "fail", "broken"]
-    assert "BROKEN" in text and "1 checks flipped" in text and "10/10" in text and "9/10" in text
+    assert "BROKEN" in text and "1 check flipped" in text and "10/10" in text and "9/10" in text
 
 
 def test_the_proof_is_shown_line_by_line_and_a_fault_is_in_the_headline() -> None:

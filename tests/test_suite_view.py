@@ -89,7 +89,7 @@ def test_the_plan_names_each_block_its_arm_order_and_the_hours() -> None:
         ["1", "1", "baseline", "2", "1"],
         ["2", "2", "candidate", "2", "2"],
     ]
-    assert "2 tasks x 2 seeds x 1 repeats: 4 pairs, 1 done; 6 attempts to play" in shown
+    assert "2 tasks x 2 seeds x 1 repeat: 4 pairs, 1 done; 6 attempts to play" in shown
     assert "about 3 min 00 s" in " ".join(shown.split())
 
 

@@ -83,8 +83,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
-err = Console(stderr=True, highlight=False)
+# Names and texts that others wrote are printed as they stand: nothing in brackets or between colons is ours.
+out = Console(width=None if sys.stdout.isatty() else 100, highlight=False, markup=False, emoji=False)
+err = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 """What every usage error is (ClickException); typer carries a click of its own and does not export this class."""

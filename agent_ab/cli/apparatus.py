@@ -22,7 +22,7 @@ from agent_ab.store.store import Store
 from agent_ab.suite import plan as suite_plan
 from agent_ab.suite import suite
 from agent_ab.suite.plan import Asked
-from agent_ab.wording import percent, plain_line
+from agent_ab.wording import counted, percent, plain_line
 
 if TYPE_CHECKING:
     from agent_ab.gate.noise import Noise
@@ -185,7 +185,10 @@ def _print_aa(state: "ControlState", figures: "Noise | None") -> None:
         spread += f" (95 % interval {figures.sd_low:.4f} to {figures.sd_high:.4f})"
     lines = [
         ("pairs", str(figures.pairs)),
-        ("identical", f"{figures.identical} pairs, {percent(figures.identical / figures.pairs)}, word for word"),
+        (
+            "identical",
+            f"{counted(figures.identical, 'pair')}, {percent(figures.identical / figures.pairs)}, word for word",
+        ),
         ("deviation", f"standard deviation of the differences {spread}; `agent-ab plan` plans with it"),
     ]
     if figures.alarms:

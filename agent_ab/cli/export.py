@@ -29,6 +29,7 @@ from agent_ab.model import Arm, RunKind
 from agent_ab.paths import RunPaths
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
+from agent_ab.wording import counted
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
 
@@ -113,7 +114,7 @@ def bundle(
         print_json(facts | {"pairs": made.pairs, "files": made.files, "bytes": made.size})
         return
     _print_facts(
-        bundle=f"{made.path} ({made.pairs} pairs, {made.files} files, {made.size / 1e6:.1f} MB)",
+        bundle=f"{made.path} ({counted(made.pairs, 'pair')}, {counted(made.files, 'file')}, {made.size / 1e6:.1f} MB)",
         verdict=verdict,
         digest=made.digest,
         check=f"agent-ab bundle --verify {made.path} --digest {made.digest}",
@@ -166,7 +167,7 @@ def _verify(file: Path, digest: str | None, unpack: Path | None, as_json: bool) 
     if verified.claimed_verdict not in (None, str(verdict.decision)):
         said += f" (when it was made: {verified.claimed_verdict})"
     _print_facts(
-        whole=f"{verified.files} files are as they were bundled, {len(verified.outcomes)} pairs judged again",
+        whole=f"as they were bundled: {counted(verified.files, 'file')}; judged again: {counted(len(verified.outcomes), 'pair')}",
         outcomes=", ".join(f"{name} {count}" for name, count in sorted(counts.items())),
         verdict=said,
         digest=verified.digest,

@@ -19,6 +19,7 @@ from agent_ab.progress import Progress
 from agent_ab.report import report
 from agent_ab.schedule import plan_pair
 from agent_ab.session.session import playing
+from agent_ab.wording import plain_line
 
 
 @app.command()
@@ -108,7 +109,7 @@ def pairs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
         table.add_column(column)
     for p in loaded:
         counts = [f"{a.passed}/{len(a.scored)}" for a in (p.baseline, p.candidate)]
-        table.add_row(p.name, p.outcome.value, *counts, str(len(p.flips)))
+        table.add_row(plain_line(p.name), p.outcome.value, *counts, str(len(p.flips)))
     out.print(table)
 
 

@@ -16,6 +16,7 @@ from agent_ab.cli.app import Db, RunsDir, app, err, open_store, out, print_json
 from agent_ab.errors import UserError
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import to_json
+from agent_ab.wording import counted
 
 PUBLISHED = "published_experiment.toml"
 
@@ -86,7 +87,7 @@ def demo(
     gather.write_page(subject, place / "runs", target)
     assert subject.verdict
     err.print(
-        f"imported {found.pairs} pairs of a published experiment: nobody proved here that only one thing differed,"
+        f"imported {counted(found.pairs, 'pair')} of a published experiment: nobody proved here that only one thing differed,"
         " they are UNPROVEN and never lead to ADOPT",
         markup=False,
     )

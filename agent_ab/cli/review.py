@@ -23,7 +23,7 @@ from agent_ab.review import review as reviewing
 from agent_ab.review.marks import Mark, MarkKind
 from agent_ab.review.review import Flipped
 from agent_ab.store.store import Store
-from agent_ab.wording import plain_line, visible
+from agent_ab.wording import counted, plain_line, visible
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
 KEYS = {"r": MarkKind.REAL, "f": MarkKind.FLAKY_CHECK, "e": MarkKind.ENVIRONMENT}
@@ -101,7 +101,10 @@ def regrade(
     for found in done:
         _print_regraded(found)
     changed = sum(len(found.changed) for found in done)
-    out.print(f"{len(done)} pairs judged again, {changed} verdicts changed; the first results stay", markup=False)
+    out.print(
+        f"{counted(len(done), 'pair')} judged again, {counted(changed, 'verdict')} changed; the first results stay",
+        markup=False,
+    )
 
 
 def _step_through(store: Store, flips: Sequence[Flipped], runs_dir: Path, tasks_dir: Path) -> None:
@@ -181,7 +184,8 @@ def _table(flips: Sequence[Flipped]) -> Table:
         table.add_column(name, overflow="fold")
     for flip in flips:
         verdicts = (flip.verdicts[arm].status.value for arm in Arm)
-        table.add_row(flip.pair.id, flip.check_id, *verdicts, _mark_line(flip.mark) if flip.mark else Text("-"))
+        names = (plain_line(flip.pair.id), plain_line(flip.check_id))
+        table.add_row(*names, *verdicts, _mark_line(flip.mark) if flip.mark else Text("-"))
     return table
 
 

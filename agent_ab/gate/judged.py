@@ -12,6 +12,7 @@ from agent_ab.gate.policy import Policy, shipped_policy, stored_policy
 from agent_ab.model import RunKind, RunStatus
 from agent_ab.store.store import RunRecord, Store
 from agent_ab.verdict.verdict import ControlState, Decision, Verdict
+from agent_ab.wording import counted
 
 JUDGED_KINDS = (RunKind.SUITE, RunKind.IMPORT, RunKind.PAIR)
 PLACEBO, KNOWN_BAD = "placebo", "known-bad"
@@ -78,7 +79,7 @@ def aa_state(found: Observed, policy: Policy) -> ControlState:
         return ControlState("A/A", found.run.id, False, verdict.reasons[0])
     if verdict.correctness is None:
         return ControlState("A/A", found.run.id, None, f"the run {found.run.id} has no whole block yet.")
-    detail = f"no difference in {verdict.counts.counted} pairs of the same setting twice."
+    detail = f"no difference in {counted(verdict.counts.counted, 'pair')} of the same setting twice."
     return ControlState("A/A", found.run.id, True, detail)
 
 

@@ -148,7 +148,7 @@ def _faults(record: RunRecord, found: Sequence[Observation]) -> tuple[str, ...]:
     if record.policy is not None and digest(record.policy) != record.policy_sha256:
         said.append("the policy stored with the run is not the one that was hashed when the run was planned")
     if record.kind == RunKind.IMPORT and record.plan.get("pairs") != len(found):
-        said.append(f"{record.plan.get('pairs')} pairs were to be imported, {len(found)} are in the database")
+        said.append(f"to be imported: {record.plan.get('pairs')} pairs; in the database: {len(found)}")
     return tuple(said)
 
 

@@ -11,6 +11,7 @@ from agent_ab.gate.policy import Policy
 from agent_ab.model import Json, RunKind
 from agent_ab.stats import eprocess, power
 from agent_ab.store.store import Store
+from agent_ab.wording import counted
 
 MARGINS = (0.05, 0.10, 0.15, 0.20, 0.30)
 
@@ -80,7 +81,9 @@ def from_aa(db: Path, run_id: str, policy: Policy) -> Basis:
     figures = noise.noise(pairs, policy)
     assert figures.sd is not None
     ends = None if figures.sd_low is None or figures.sd_high is None else (figures.sd_low, figures.sd_high)
-    return Basis(figures.sd, ends, found.run.pair_s, f"from {len(pairs)} pairs of the A/A run {found.run.id}")
+    return Basis(
+        figures.sd, ends, found.run.pair_s, f"from {counted(len(pairs), 'pair')} of the A/A run {found.run.id}"
+    )
 
 
 def sizes(sd: float, policy: Policy, margins: Iterable[float], pair_s: float | None) -> list[PlannedSize]:

@@ -13,7 +13,7 @@ from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine
 from agent_ab.pair.metrics import Metrics, measure
 from agent_ab.store.store import pair_to_json
-from agent_ab.wording import visible
+from agent_ab.wording import counted, plain_line, visible
 
 SCHEMA = 1
 """Version of `pair_data`'s shape: 1, the first."""
@@ -56,7 +56,11 @@ def pair_view(pair: Pair, evidence: str) -> RenderableType:
             Text("findings", style="bold"),
             *(Text(f"  - {visible(finding)}") for finding in pair.findings),
         ]
-    parts += [Text(), Text(f"evidence   {evidence}"), Text(f"again      agent-ab show {pair.name}")]
+    parts += [
+        Text(),
+        Text(f"evidence   {plain_line(evidence)}"),
+        Text(f"again      agent-ab show {plain_line(pair.name)}"),
+    ]
     return Group(*parts)
 
 
@@ -74,7 +78,8 @@ def checks_view(results: tuple[CheckResult, ...]) -> RenderableType:
     for name in ("check", "verdict", "reason"):
         table.add_column(name, overflow="fold")
     for result in results:
-        table.add_row(result.id if result.scored else f"{result.id} (probe)", _mark(result), Text(result.reason))
+        name = plain_line(result.id) + ("" if result.scored else " (probe)")
+        table.add_row(name, _mark(result), Text(visible(result.reason)))
     scored = [r for r in results if r.scored]
     table.add_row(
         Text("passed", style="bold"), f"{sum(r.status is CheckStatus.PASS for r in scored)}/{len(scored)}", ""
@@ -84,17 +89,17 @@ def checks_view(results: tuple[CheckResult, ...]) -> RenderableType:
 
 def _headline(pair: Pair) -> Text:
     text = Text.assemble(
-        (f"{pair.task}", "bold"),
+        (plain_line(pair.task), "bold"),
         f"  seed {pair.seed}  repeat {pair.repeat}  {pair.first_arm} first   ",
         (pair.outcome.value, f"bold {_STYLE[pair.outcome]}"),
     )
     if pair.valid:
-        text.append(f"   {len(pair.flips)} checks flipped" if pair.flips else "   no check flipped")
+        text.append(f"   {counted(len(pair.flips), 'check')} flipped" if pair.flips else "   no check flipped")
         if not pair.proven:
             text.append("   UNPROVEN", style="bold yellow")
     else:
         faults = [f"{line.name}: {line.detail}" for line in pair.proof if not line.ok]
-        text.append("   " + (faults[0] if faults else ""))
+        text.append("   " + (plain_line(faults[0]) if faults else ""))
     return text
 
 
@@ -109,10 +114,12 @@ def _check_table(pair: Pair) -> Table:
         if key[1]:
             flip = flipped.get(key[0])
             note = "" if flip is None else ("broken" if flip.candidate is CheckStatus.FAIL else "fixed")
-            table.add_row(key[0], _mark(mine.get(key)), _mark(theirs.get(key)), Text(note, style="bold"))
+            table.add_row(plain_line(key[0]), _mark(mine.get(key)), _mark(theirs.get(key)), Text(note, style="bold"))
     for key in mine | theirs:
         if not key[1]:
-            table.add_row(Text(f"{key[0]} (probe)", style="dim"), _mark(mine.get(key)), _mark(theirs.get(key)), "")
+            table.add_row(
+                Text(f"{plain_line(key[0])} (probe)", style="dim"), _mark(mine.get(key)), _mark(theirs.get(key)), ""
+            )
     table.add_row(
         Text("passed", style="bold"),
         f"{pair.baseline.passed}/{len(pair.baseline.scored)}",
@@ -186,7 +193,7 @@ def _divergence(pair: Pair) -> list[RenderableType]:
     lines = [Text("divergence", style="bold"), Text(f"  {parting.sentence(found.raw)}")]
     if found.normalised != found.raw:
         lines.append(Text(f"  but for {', '.join(parting.rules_used(found))}: {parting.sentence(found.normalised)}"))
-    return [*lines, Text(f"  both conversations side by side: agent-ab diff {pair.name}")]
+    return [*lines, Text(f"  both conversations side by side: agent-ab diff {plain_line(pair.name)}")]
 
 
 def _proof_table(pair: Pair) -> Table:

@@ -71,7 +71,7 @@ def plan_sentence(grid: Grid, now: Standing, longest_s: float) -> str:
     """Return the plan's size and its estimate in a sentence."""
     attempts = 2 * len(now.left)
     size = (
-        f"{len(grid.tasks)} tasks x {now.blocks} seeds x {grid.repeats} repeats:"
+        f"{wording.counted(len(grid.tasks), 'task')} x {wording.counted(now.blocks, 'seed')} x {wording.counted(grid.repeats, 'repeat')}:"
         f" {wording.counted(now.pairs, 'pair')}, {now.done} done; {wording.counted(attempts, 'attempt')} to play"
     )
     if now.left_s is None:
@@ -85,7 +85,8 @@ def run_view(
 ) -> RenderableType:
     """Return how a run stands: its plan in a line, its pairs, its voids by arm."""
     head = Text.assemble(
-        (record.id, "bold"), f"  {record.kind} of {record.profile}, {status(record.status, record.note)}"
+        (wording.plain_line(record.id), "bold"),
+        f"  {record.kind} of {wording.plain_line(f'{record.profile}, {status(record.status, record.note)}')}",
     )
     parts: list[RenderableType] = [head]
     if now is not None:
@@ -101,7 +102,9 @@ def run_view(
         table.add_column(column, justify="right" if column == "block" else "left")
     for state in states:
         table.add_row(
-            str(state.block + 1), f"{record.id}/{state.id}", Text(state.outcome, style=COLOURS[state.outcome])
+            str(state.block + 1),
+            wording.plain_line(f"{record.id}/{state.id}"),
+            Text(state.outcome, style=COLOURS[state.outcome]),
         )
     parts.append(table)
     parts += [Text(line) for line in void_lines(voids)]
@@ -116,7 +119,7 @@ def void_lines(voids: Sequence[VoidTry]) -> list[str]:
     neither = len(voids) - sum(counts.values())
     by_arm = ", ".join([*(f"{counts[arm]} by the {arm}" for arm in Arm), f"{neither} by neither alone"])
     return [f"\n{wording.counted(len(voids), 'VOID try').replace('trys', 'tries')}: {by_arm}"] + [
-        f"  {v.pair}: {v.arm or 'the pair'}: {v.reason}" for v in voids
+        f"  {wording.plain_line(v.pair)}: {v.arm or 'the pair'}: {wording.plain_line(v.reason)}" for v in voids
     ]
 
 
@@ -126,7 +129,8 @@ def runs_view(runs: Sequence[RunSummary]) -> RenderableType:
     for column in ("run", "kind", "profile", "status", "pairs", "outcomes"):
         table.add_column(column, justify="right" if column == "pairs" else "left")
     for run in runs:
-        table.add_row(run.id, run.kind, run.profile, run.status, str(run.pairs), outcomes(dict(run.outcomes)))
+        names = (wording.plain_line(run.id), run.kind, wording.plain_line(run.profile), run.status)
+        table.add_row(*names, str(run.pairs), outcomes(dict(run.outcomes)))
     return table
 
 

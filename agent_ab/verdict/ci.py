@@ -2,7 +2,7 @@
 
 from agent_ab.verdict.verdict import Decision, Verdict
 from agent_ab.verdict.view import figures, p_value
-from agent_ab.wording import markdown_code, plain_line
+from agent_ab.wording import counted, markdown_code, plain_line
 
 ANNOTATIONS = 10
 """GitHub shows no more of a kind for one step."""
@@ -43,7 +43,7 @@ def annotations(verdict: Verdict) -> tuple[str, ...]:
     said = [_command(_LEVEL[verdict.decision], f"agent-ab: {verdict.decision.value}", verdict.reasons[0])]
     for row in verdict.checks:
         name = f"{row.task}/{row.check}"
-        facts = f"broken in {row.broken} and fixed in {row.fixed} of {row.pairs} pairs"
+        facts = f"broken in {row.broken} and fixed in {row.fixed} of {counted(row.pairs, 'pair')}"
         level, title = ("error", "regressed") if row.regressed else ("notice", "observed flip")
         said.append(_command(level, f"{title}: {name}", facts))
     return tuple(said[:ANNOTATIONS])

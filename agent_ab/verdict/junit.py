@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from agent_ab.verdict.verdict import Decision, Verdict
+from agent_ab.wording import counted
 
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even escaped."""
@@ -18,7 +19,7 @@ def junit(verdict: Verdict) -> str:
     failures = 0
     for check in verdict.checks:
         case = ET.SubElement(suite, "testcase", classname=_text(check.task), name=_text(check.check))
-        facts = f"broken in {check.broken} and fixed in {check.fixed} of {check.pairs} pairs, Holm p {check.p_holm:.3g}"
+        facts = f"broken in {check.broken} and fixed in {check.fixed} of {counted(check.pairs, 'pair')}, Holm p {check.p_holm:.3g}"
         if check.regressed:
             failures += 1
             ET.SubElement(case, "failure", type="regressed", message=f"regressed: {facts}")

@@ -103,10 +103,10 @@ def worth(checks: int, effect: float, effective: float) -> str:
     """Return how much the checks say, those of a pair being what they are to each other."""
     if effect < 1:
         return (
-            f"{checks} checks say no more than their number: within a pair they do not stand and fall together"
+            f"{counted(checks, 'check')} say no more than their number: within a pair they do not stand and fall together"
             f" (design effect {effect:.2f})"
         )
-    return f"{checks} checks say as much as {effective:.2f} independent ones (design effect {effect:.2f})"
+    return f"{counted(checks, 'check')} say as much as {effective:.2f} independent ones (design effect {effect:.2f})"
 
 
 def _ends(found: Interval | None, pairs: int) -> str:
@@ -213,7 +213,7 @@ def _check_table(verdict: Verdict) -> Table:
             Text("regressed", style="bold red") if row.regressed else "observed",
         )
     if len(verdict.checks) > FLIPS_SHOWN:
-        table.add_row(f"and {len(verdict.checks) - FLIPS_SHOWN} more checks")
+        table.add_row(f"and {counted(len(verdict.checks) - FLIPS_SHOWN, 'more check')}")
     return table
 
 
