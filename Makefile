@@ -14,7 +14,7 @@ PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help pair suite gate report chaos setup test test-long test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
+.PHONY: help pair suite gate demo report chaos setup test test-long test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
 
 help: ## show this list
 	@echo "agent_ab: change one thing about your model server; does your agent still fix the bugs, and do you wait less?"
@@ -31,6 +31,9 @@ suite: .venv/.run ## play PROFILE on every task with every seed, unattended; cut
 
 gate: .venv/.run ## adopt or not, and why: the newest run (CI calls agent-ab gate: make hides its exit status)
 	@$(BIN)/agent-ab gate $(ARGS)
+
+demo: .venv/.run ## make the report of the published experiment: no engine, no model, no waiting
+	@$(BIN)/agent-ab demo $(ARGS)
 
 report: .venv/.run ## write the newest run's report as one page, report.html
 	@$(BIN)/agent-ab report --html report.html $(ARGS)

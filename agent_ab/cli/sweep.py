@@ -36,6 +36,8 @@ def sweep(
     Per value: solved, checks, length stops, attempts that edited, time. Each value is a run of its own, which `gate` and
     `report` read; interrupted, the same command goes on.
 
+    Exit status: 0 played; 4 a pair stayed VOID.
+
     Example: agent-ab sweep response_budget=1024,4096 --profile scripted-thinking --tasks transfer-repair --seeds 4242
     """
     swept = sweeping.parse(setting, load_profile(profile, profiles_dir))
@@ -51,3 +53,5 @@ def sweep(
         print_json(sweep_table.data(swept.setting, found))
     else:
         out.print(sweep_table.view(swept.setting, found))
+    if any(at.void for at in found):
+        raise typer.Exit(4)

@@ -125,7 +125,11 @@ def play(
             turn.end = suite.play(turn.ready, turn.paths, store, show, lambda _: TURN)
             if turn.end.stopped not in ("", TURN):
                 raise ApparatusError("sweep", f"{swept.setting} = {turn.variant.value}: {turn.end.stopped}")
-    return tuple(At(turn.variant.value, turn.paths.root.name, pairs_of(store, turn.paths.root.name)) for turn in turns)
+    return tuple(_at(store, turn.variant.value, turn.paths.root.name) for turn in turns)
+
+
+def _at(store: Store, value: str, run: str) -> At:
+    return At(value, run, pairs_of(store, run), suite.standing(store.run(run), store).void)
 
 
 def pairs_of(store: Store, run: str) -> tuple[Pair, ...]:

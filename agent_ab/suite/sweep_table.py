@@ -10,6 +10,7 @@ from rich.text import Text
 
 from agent_ab.model import Arm, Json, Outcome, Pair
 from agent_ab.pair.metrics import measure
+from agent_ab.wording import counted
 
 CHANCE = 0.05
 """A change of the gap that chance brings about more often than this is said to be no more than chance."""
@@ -22,6 +23,8 @@ class At:
     value: str
     run: str
     pairs: tuple[Pair, ...]
+    void: int = 0
+    """Planned pairs that stayed VOID; they are in none of the figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +80,12 @@ def _arm(pairs: Sequence[Pair], arm: Arm) -> ArmRow:
 def words(setting: str, found: Sequence[At]) -> list[str]:
     """Return in sentences what the setting does to both arms, and whether the gap between them closes."""
     rows = [row(at) for at in found if at.pairs]
+    void = [f"At {at.value} {counted(at.void, 'pair')} stayed VOID, left out here." for at in found if at.void]
     if len(rows) < 2:
-        return ["Fewer than two values have a valid pair: there is nothing to compare."]
+        return ["Fewer than two values have a valid pair: there is nothing to compare.", *void]
     first, last = rows[0], rows[-1]
     span = f"{setting} {first.value} to {last.value}"
-    lines = [_gap(span, rows), *_both(span, first, last)]
+    lines = [_gap(span, rows), *_both(span, first, last), *void]
     changed = _changes(found[0], found[-1])
     if first.gap != last.gap and changed:
         p = sign_test(sum(change > 0 for change in changed), sum(change < 0 for change in changed))

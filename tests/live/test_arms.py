@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.command import ROOT, agent_ab, here
+from tests.fakes import wrap
 from tests.small_suite import SCRIPT, SmallSuite, small_suite
 
 THINKING = SCRIPT.replace("[[turns]]\nsay =", "[[turns]]\nthink = 120\nsay =")
@@ -62,6 +63,15 @@ def test_several_candidates_share_one_baseline_attempt_and_each_is_a_run(tmp_pat
     again = here(tmp_path, "blocks", "--seeds", "4242", *words(suite))
     assert [c["run"] for c in again.data["candidates"]] == [good["run"], bad["run"]]
     assert len(here(tmp_path, "pairs", "--json").data) == 2
+
+
+def test_a_sweep_whose_pairs_stay_void_says_so_and_is_no_success(tmp_path: Path) -> None:
+    suite = given(tmp_path, SCRIPT, {"n_min = 0\np_min = 0.0\n": ""})
+    fake = {"AGENT_AB_LLAMA_SERVER": str(wrap.llama_server(tmp_path / "bin", "dies-loading"))}
+    done = agent_ab(tmp_path, "sweep", "response_budget=64,512", "--seeds", "4242", *words(suite), env=fake)
+    assert done.status == 4, done.stderr
+    assert [value["pairs"] for value in done.data["values"]] == [0, 0]
+    assert "At 64 1 pair stayed VOID, left out here." in done.data["words"]
 
 
 def test_a_budget_is_swept_with_both_arms_alike(tmp_path: Path) -> None:
