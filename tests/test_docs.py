@@ -1,14 +1,17 @@
 """The documentation keeps its word: commands, links, names.
 
 Every command of README.md and docs/ is found by doc_commands.py and taken by the real command line: options, profiles,
-tasks, methods, files, make targets. What only reads is then run, on recorded runs. What plays, builds, or installs is not
-run here: `ELSEWHERE` says why, and which test runs it.
+tasks, methods, files, make targets. What only reads is then run, on recorded runs; what needs a pair whose evidence is
+whole, or a server, on a pair that was played for it; of `run` the plan. What plays for longer, builds, or installs is not run
+here: `ELSEWHERE` says why, and which test runs it.
 """
 
 import ast
+import os
 import re
 import shutil
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +20,12 @@ from urllib.parse import unquote
 import pytest
 
 from agent_ab.cli.app import COMMANDS
+from agent_ab.config import load_profile
+from agent_ab.model import Arm
 from agent_ab.store.store import Store
-from tests.command import ROOT, here
+from tests.command import ROOT, agent_ab, here
 from tests.doc_commands import commands, fault, is_ours, words
+from tests.played import once
 
 VERDICT = ROOT / "docs" / "verdict.md"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,11 +45,24 @@ READS = {
     "reproduce": {0},
     "task list": {0},
     "task show": {0},
+    "doctor": {0, 4},
+    "review --list": {0},
     "run --profile mine.toml --dry-run": {0},
 }
-"""What is run here, and how it may end. What stands in neither table fails the tests."""
+"""What is run here, and how it may end. What stands in no table fails the tests."""
 
-NAMES = (["import"], ["export"], ["plan"])
+PLAYED = {
+    "check": {0},
+    "gate --judge-again": {3},
+    "lossless PAIR": {1},
+    "regrade": {0},
+    "replay": {0},
+    "review --pair": {0},
+    "setup": {0},
+}
+"""What is run here on a pair of scripted-known-bad, and how it ends."""
+
+NAMES = (["import"], ["export"], ["plan"], ["replay"], ["check"])
 """Commands that need more words: alone they are names in a sentence."""
 
 ELSEWHERE = {
@@ -61,10 +80,6 @@ ELSEWHERE = {
         "live/test_apparatus.py::test_a_run_grows_by_blocks_of_settled_seeds_and_is_judged_with_its_aa_run",
     ),
     "controls": ("plays", "live/test_apparatus.py::test_the_known_bad_is_rejected_and_the_placebo_is_not"),
-    "gate --judge-again": (
-        "runs hidden checks in the box",
-        "live/test_apparatus.py::test_a_run_grows_by_blocks_of_settled_seeds_and_is_judged_with_its_aa_run",
-    ),
     "bench": (
         "plays for minutes",
         "live/test_bench_loop.py::test_every_method_shows_its_chosen_acceptance_and_the_baselines_text",
@@ -72,22 +87,11 @@ ELSEWHERE = {
     "sweep": ("plays", "live/test_arms.py::test_a_budget_is_swept_with_both_arms_alike"),
     "blocks": ("plays", "live/test_arms.py::test_several_candidates_share_one_baseline_attempt_and_each_is_a_run"),
     "lossless": ("loads a model", "live/test_lossless.py::test_a_lossless_method_says_what_the_model_says"),
-    "replay": (
-        "starts a server",
-        "live/test_lossless.py::test_a_pair_whose_candidate_lets_wrong_tokens_through_is_caught_with_the_token",
-    ),
-    "check": (
-        "runs hidden checks in the box",
-        "live/test_run.py::test_any_directory_can_be_checked_and_is_left_as_it_is",
-    ),
     "task verify": (
         "runs hidden checks in the box",
         "live/test_verify.py::test_a_sound_task_has_no_fault_and_progress_names_every_variant",
     ),
-    "regrade": ("runs hidden checks in the box", "test_regrade.py::test_the_command_prints_what_changed"),
     "review": ("asks a person", "test_review.py::test_a_person_steps_through_the_flips"),
-    "doctor": ("looks at the machine", "test_doctor.py::test_every_part_of_a_pair_is_examined_and_nothing_is_made"),
-    "setup": ("builds llama-server: `make test` begins with it", ""),
     "make": ("each target is dry-run, and what it calls is parsed", ""),
     "pip": ("installs", ""),
     "apt": ("installs", ""),
@@ -100,6 +104,8 @@ ELSEWHERE = {
     "python benchmarks/simulation.py": ("hours of simulation", "test_simulation.py::"),
 }
 """What is not run here: why, and by which test else."""
+
+TABLES = (*READS, *PLAYED, *ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -134,14 +140,12 @@ def recorded(place: Path) -> dict[str, str]:
 
 
 def entry(command: str) -> str:
-    """Return the key of READS or ELSEWHERE under which `command` stands: the one that most of its words are in."""
+    """Return the key of the tables under which `command` stands: the one that most of its words are in."""
     said = words(command, {}) if is_ours(command) else command.split()
     said = said if is_ours(command) else [said[0].rpartition("/")[2], *said[1:]]
     first = command.removeprefix("AGENT_AB_LLAMA_SERVER=").split()
     said = ["make"] if not is_ours(command) and "make" in first else said
-    fitting = [
-        key for key in (*READS, *ELSEWHERE) if key.split()[0] == said[0] and all(word in said for word in key.split())
-    ]
+    fitting = [key for key in TABLES if key.split()[0] == said[0] and all(word in said for word in key.split())]
     return max(fitting, key=len, default="")
 
 
@@ -150,21 +154,21 @@ def test_every_command_is_one_that_the_command_line_takes(path: Path, place: Pat
     names = recorded(place)
     found = commands(path.read_text(encoding="utf-8"))
     assert [told for told in (fault(command, place, names) for command in found) if told] == []
-    assert [command for command in found if not entry(command)] == [], "stands in neither READS nor ELSEWHERE"
+    assert [command for command in found if not entry(command)] == [], "stands in no table"
 
 
-def reading() -> dict[str, list[str]]:
-    """Return every command that only reads, once, by its words; and the names in sentences that need no more words."""
+def given(*keys: str) -> dict[str, list[str]]:
+    """Return every command of `keys`, once, by its words; not the names in sentences that need more words."""
     found = {
         command.removeprefix(".venv/bin/"): words(command, {})
         for path in PAGES
         for command in commands(path.read_text(encoding="utf-8"))
-        if is_ours(command) and entry(command) in READS
+        if is_ours(command) and entry(command) in keys
     }
     return {command: said for command, said in found.items() if said not in NAMES}
 
 
-@pytest.mark.parametrize("command", reading())
+@pytest.mark.parametrize("command", given(*READS))
 def test_a_command_that_only_reads_works(command: str, place: Path) -> None:
     said, bundle = words(command, recorded(place)), place / "run.zip"
     if "--verify" in said:
@@ -181,8 +185,56 @@ def test_a_command_that_only_reads_works(command: str, place: Path) -> None:
     assert done.stdout
 
 
+@pytest.mark.parametrize("command", given("run", "run --extend"))
+def test_a_run_that_is_not_played_here_can_be_planned(command: str, place: Path) -> None:
+    done = here(place, *words(command, recorded(place)), "--dry-run")
+    assert done.status == 0 and "pairs" in done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with the pair of scripted-known-bad, laid out as the pages name things."""
+    made = once(tmp_path_factory, "scripted-known-bad").copied(tmp_path_factory.mktemp("reader"))
+    shutil.copy(ROOT / "agent_ab" / "data" / "gate.toml", made)
+    (made / "uploaded").mkdir()
+    (made / "uploaded" / "runs").symlink_to(made / "runs")
+    for name in (".venv", "Makefile"):
+        (made / name).symlink_to(ROOT / name)
+    return made
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("command", given(*PLAYED))
+def test_a_command_that_needs_a_played_pair_works(command: str, played: Path) -> None:
+    pair = here(played, "pairs", "--json").data[0]["name"]
+    names = {"PAIR": pair, "RUN": pair.partition("/")[0]}
+    if command.startswith("agent-ab check"):
+        names["DIR"] = str(ROOT / "tasks" / "transfer-repair" / "fixture")
+    done = agent_ab(played, *words(command, names))
+    assert done.status in PLAYED[entry(command)], done.stdout + done.stderr
+    assert done.stdout
+
+
+@pytest.mark.live
+def test_a_reader_of_the_readme_reaches_the_report_of_the_first_pair(played: Path) -> None:
+    pair = here(played, "pairs", "--json").data[0]["name"]
+    if not (ROOT / ".venv" / "bin" / "agent-ab").exists():
+        pytest.skip("no make target has made .venv")
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKEOVERRIDES", "ARGS")}
+
+    def make(target: str) -> int:
+        return subprocess.run(["make", "-o", ".venv/.run", target], cwd=played, env=env, check=False).returncode
+
+    assert make("report") == 0
+    page = (played / "report.html").read_text(encoding="utf-8")
+    assert pair.partition("/")[0] in page and "scripted-known-bad" in page
+    assert "BROKEN   9 checks flipped" in here(played, "show").stdout
+    assert pair in here(played, "diff").stdout
+    assert (here(played, "gate").status, make("gate")) == (3, 2)
+
+
 def test_every_command_is_in_a_table_and_every_named_test_is_there() -> None:
-    assert {name for name in COMMANDS if name != "task"} <= {key.split()[0] for key in (*READS, *ELSEWHERE)}
+    assert {name for name in COMMANDS if name != "task"} <= {key.split()[0] for key in TABLES}
     for _reason, test in ELSEWHERE.values():
         if test:
             file, _, name = test.partition("::")
@@ -261,6 +313,41 @@ def test_every_file_of_ours_that_is_named_is_there(path: Path) -> None:
 def test_every_page_is_linked_from_the_readme() -> None:
     readme = PAGES[0].read_text(encoding="utf-8")
     assert [p.name for p in (ROOT / "docs").glob("*.md") if f"(docs/{p.name})" not in readme] == []
+
+
+def test_every_profile_has_its_line() -> None:
+    listed = re.findall(r"^\| `([\w.-]+)`", (ROOT / "docs" / "profiles.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / "profiles").glob("*.toml"))
+
+
+def test_every_command_has_its_exit_statuses_and_what_is_run_here_keeps_them() -> None:
+    text = (ROOT / "docs" / "exit-statuses.md").read_text(encoding="utf-8")
+    _, _, text = text.partition("| command | 0 | 1 | 3 | 4 |")
+    rows = re.findall(r"^\| (`.*?) \|(.*?)\|(.*?)\|(.*?)\|(.*?)\|$", text, re.MULTILINE)
+    told = {
+        command: {status for status, cell in zip((0, 1, 3, 4), cells, strict=True) if cell.strip()}
+        for names, *cells in rows
+        for command in re.findall(r"`([^`]+)`", names)
+    }
+    of_tasks = {f"task {name}" for name in ("list", "show", "verify")}
+    assert set(told) == {name for name in COMMANDS if name != "task"} | of_tasks
+    for key, statuses in (READS | PLAYED).items():
+        (row,) = [told[name] for name in told if key == name or key.startswith(f"{name} ")]
+        assert statuses <= row, key
+
+
+def test_the_first_screen_is_what_its_first_command_prints() -> None:
+    """Names only: to play the pair takes minutes."""
+    readme = PAGES[0].read_text(encoding="utf-8")
+    first, shown = readme.split("\n    make ", 2)[1:]
+    assert shown.startswith("test\n") and first.startswith("pair TASK=transfer-repair SEED=4242\n")
+    assert "transfer-repair  seed 4242  repeat 0  baseline first" in first
+    profile = load_profile("cpu-demo", ROOT / "profiles")
+    assert f"--spec-draft-n-max {profile.arm(Arm.CANDIDATE).server.speculation.n_max}\n" in first
+    judge = (ROOT / "tasks" / "transfer-repair" / "checks.py").read_text(encoding="utf-8")
+    ids = set(re.findall(r'^@check\(\s*"([\w-]+)"', judge, re.MULTILINE))
+    assert set(re.findall(r"^ {4}([a-z-]+) +(?:pass|fail) +(?:pass|fail)$", first, re.MULTILINE)) <= ids
+    assert readme.count("\n") <= 150
 
 
 def test_the_picture_has_words_and_is_small() -> None:
