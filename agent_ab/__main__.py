@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import traceback
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -36,6 +37,16 @@ def _give_up(_signum: int, _frame: FrameType | None) -> NoReturn:
     os._exit(INTERRUPTED)
 
 
+def _somewhere() -> bool:
+    """Return whether the working directory exists; databases, runs and every child's start depend on it."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        sys.stderr.write(f"error: the working directory cannot be entered: {error.strerror}; change to another one\n")
+        return False
+    return True
+
+
 def _own_up(error: Exception) -> int:
     """Tell of an exception that nobody expected, in one line; the status is INVALID's, since Python's own is REJECT."""
     told = "".join(traceback.format_exception(error))
@@ -59,6 +70,8 @@ def main() -> NoReturn:
     for signum in SIGNALS:
         signal.signal(signum, interrupt)
     try:
+        if not _somewhere():
+            sys.exit(2)
         from agent_ab.cli import run_command
 
         status = run_command()
@@ -69,7 +82,7 @@ def main() -> NoReturn:
         # `agent-ab runs | head`: nobody is left to tell, and the interpreter's own last flush would complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         status = READER_GONE
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the status must not be 1, which is REJECT
         status = _own_up(error)
     # Typer turns an interrupt into this status without a word.
     if status == INTERRUPTED:

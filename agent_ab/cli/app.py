@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -83,9 +83,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        # Rich's own way out has the status 1, which says REJECT.
+        raise BrokenPipeError
+
+
 # Names and texts that others wrote are printed as they stand: nothing in brackets or between colons is ours.
-out = Console(width=None if sys.stdout.isatty() else 100, highlight=False, markup=False, emoji=False)
-err = Console(stderr=True, highlight=False, markup=False, emoji=False)
+out = _Console(width=None if sys.stdout.isatty() else 100, highlight=False, markup=False, emoji=False)
+err = _Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 """What every usage error is (ClickException); typer carries a click of its own and does not export this class."""
