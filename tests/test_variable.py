@@ -118,7 +118,10 @@ def test_of_two_builds_only_what_both_know_is_compared() -> None:
     left = arm(BASELINE, {"server.binary": "old"}, omitted_flags=("--fit",), props={"n_ctx": 1, "sampling": {"a": 1}})
     newer = {"binary_sha256": "n", "argv": (*SAME, "--fit", "off"), "props": {"n_ctx": 1, "sampling": {"a": 1, "b": 2}}}
     right = arm(CANDIDATE, {"server.binary": "new"}, **newer)
-    assert one_variable(left, right, "server.binary").ok
+    line = one_variable(left, right, "server.binary")
+    assert line.ok
+    assert "the baseline's build lacks --fit, which the other arm was given" in line.detail
+    assert "all else is equal" not in line.detail
     changed = replace(right, server=replace(right.server, props={"n_ctx": 1, "sampling": {"a": 9}}))  # type: ignore[type-var]
     assert "props" in one_variable(left, changed, "server.binary").detail
 

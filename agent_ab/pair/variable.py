@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from agent_ab.model import Attempt, Json, ProofLine, ServerFacts
+from agent_ab.model import Arm, Attempt, Json, ProofLine, ServerFacts
 
 ANYTHING = "*"
 """In place of a request's keys: the requests themselves are the variable, they are not compared."""
@@ -159,7 +159,8 @@ def one_variable(baseline: Attempt, candidate: Attempt, name: str) -> ProofLine:
         return ProofLine(
             "one variable", False, f"{name} differs in the settings, and nothing of it reached the server: no arm"
         )
-    return ProofLine("one variable", True, f"{name}: candidate has {_change(baseline, candidate)}; all else is equal")
+    rest = "".join(f"; {line}" for line in _left_to_defaults(left, right, variable)) or "; all else is equal"
+    return ProofLine("one variable", True, f"{name}: candidate has {_change(baseline, candidate)}{rest}")
 
 
 def _lost(baseline: Attempt, candidate: Attempt, variable: Variable) -> bool:
@@ -224,6 +225,18 @@ def _command_line(own: ServerFacts, other: ServerFacts, attempt: Attempt, variab
         if not skipping:
             kept.append(word)
     return kept
+
+
+def _left_to_defaults(left: ServerFacts, right: ServerFacts, variable: Variable) -> Iterable[str]:
+    """Yield what two builds cannot be given alike: options of one that the other lacks, and works by its own default."""
+    if "omitted_flags" not in variable.facts:
+        return
+    for arm, own, other in ((Arm.BASELINE, left, right), (Arm.CANDIDATE, right, left)):
+        if lacking := [flag for flag in own.omitted_flags if flag in other.argv]:
+            yield (
+                f"the {arm}'s build lacks {', '.join(lacking)}, which the other arm was given: there its own default holds,"
+                " a part of what the binary changes"
+            )
 
 
 def _rest(settings: Mapping[str, Json], variable: Variable) -> dict[str, Json]:
