@@ -30,6 +30,15 @@ def test_acceptance_is_shown_beside_what_was_worked_out() -> None:
     assert "90 %  70 %  50 %" in text()
 
 
+def test_each_class_has_what_its_user_waits_for() -> None:
+    table = text().split("medians by class of request")[1]
+    code, prose = table.index("code "), table.index("prose ")
+    assert code < prose
+    for part in (table[code:prose], table[prose:]):
+        line = next(line for line in part.splitlines() if "mtp-2" in line)
+        assert line.split()[-7:] == ["mtp-2", "5000.0", "135.2", "20", "ms", "385", "ms"]
+
+
 def test_one_round_has_no_intervals_and_says_so() -> None:
     assert "one round: the numbers have no intervals" in text(1)
     assert "[" not in text(1)

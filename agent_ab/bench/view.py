@@ -29,6 +29,8 @@ def view(result: Result, where: str) -> Group:
         _waiting(rows, result.standings),
         Text(),
         _by_class(rows),
+        Text(),
+        _each_class(rows),
     ]
     if any(row.drafted for row in rows):
         parts += [Text(), _acceptance(rows, result.standings), Text(), _positions(rows)]
@@ -88,6 +90,18 @@ def _by_class(rows: tuple[Row, ...]) -> Table:
         else:
             words = [about(cells[name, kind].decode_ratio) for kind in kinds]
         table.add_row(name, *words)
+    return table
+
+
+def _each_class(rows: tuple[Row, ...]) -> Table:
+    table = _table(
+        "medians by class of request", "class", "method", "prefill tok/s", "decode tok/s", "first token", "one reply"
+    )
+    for kind in _kinds(rows):
+        for number, row in enumerate(row for row in rows if row.kind == kind):
+            speeds = (NOTHING if value is None else f"{value.median:.1f}" for value in (row.prefill, row.decode))
+            waits = (seconds(value and replace(value, rounds=1)) for value in (row.ttft_s, row.wall_s))
+            table.add_row("" if number else kind, row.method, *speeds, *waits)
     return table
 
 
