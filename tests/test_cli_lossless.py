@@ -26,6 +26,9 @@ def test_help_tells_what_the_classes_mean_and_gives_an_example(tmp_path: Path) -
         (["lossless", "--requests", "nowhere.jsonl"], "nowhere.jsonl: no recorded requests"),
         (["replay", "some/pair"], "runs.db: no such database"),
         (["replay", "some/pair", "--url", "http://127.0.0.1:1", "--profile", "cpu-demo"], "--url and --profile"),
+        (["replay", "some/pair", "--key-variable", "KEY"], "--key-variable"),
+        (["lossless", "some/pair", "--profile", "cpu-demo"], "the pair some/pair has its own"),
+        (["lossless", "some/pair", "--task", "csv-ledger"], "--task csv-ledger"),
     ],
     ids=lambda value: "-".join(value[:3]) if isinstance(value, list) else "",
 )

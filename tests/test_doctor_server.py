@@ -47,7 +47,7 @@ def test_with_everything_there_every_line_is_ok(binary: str, tmp_path: Path) -> 
 def test_mtp_asked_of_a_model_without_it_gets_the_reason_and_two_ways_out(binary: str, tmp_path: Path) -> None:
     line = found(arm(binary, tiny(tmp_path / "m.gguf", heads=0, tensors=TRUNK), context=512, speculation=MTP))["model"]
     assert not line.ok and "announces no MTP block" in line.detail
-    assert "name such a file in model.path, or compare another type" in line.todo
+    assert "name a GGUF with an MTP block in model.path, or compare another type" in line.todo
 
 
 def test_a_model_whose_mtp_tensors_were_stripped_is_refused_in_both_arms(
@@ -87,6 +87,11 @@ def test_a_context_beyond_the_training_is_worth_a_note(binary: str, tmp_path: Pa
     assert line.ok and "it was trained for 4096 tokens" in line.todo
 
 
+def test_advice_on_memory_never_names_a_context_beyond_the_training(binary: str, tmp_path: Path) -> None:
+    line = found(arm(binary, tiny(tmp_path / "m.gguf"), context=500_000_000))["memory"]
+    assert not line.ok and "set server.context to 4096 or less" in line.todo
+
+
 def test_speculation_that_the_build_does_not_know_is_named(tmp_path: Path) -> None:
     old = str(wrap.llama_server(tmp_path / "bin", "no-mtp"))
     line = found(arm(old, tiny(tmp_path / "m.gguf"), context=512, speculation=MTP))["speculation"]
@@ -110,6 +115,8 @@ def test_an_engine_that_cannot_be_used_is_told_and_the_rest_is_looked_at(tmp_pat
     lines = found(arm(str(tmp_path / "absent"), tiny(tmp_path / "m.gguf"), context=512))
     assert not lines["engine"].ok and "server.binary: no such file" in lines["engine"].detail
     assert lines["model"].ok and lines["memory"].ok and "there is no engine to ask" in lines["speculation"].detail
+    # Not a plain ok: nobody looked.
+    assert "see to the engine first" in lines["speculation"].todo
 
 
 def test_vllms_model_directory_is_looked_at_the_same_way(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def test_the_model_is_loaded_as_the_server_loads_it_with_the_context_that_the_ca
 
 def test_short_replies_have_the_threshold_measured_at_the_prompt_too(tmp_path: Path) -> None:
     of = bench(tmp_path)
-    assert loading_of([case()], of).places > 100
-    assert loading_of([case(candidate=Said(tuple(range(500))))], of).places == 0
+    # A long reply may be read to its first difference only.
+    assert {loading_of([case(candidate=Said(tuple(range(n))))], of).places for n in (1, 500)} == {128}
 
 
 def test_libraries_that_cannot_be_loaded_cost_the_judgement_and_nothing_else(tmp_path: Path) -> None:

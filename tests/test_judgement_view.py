@@ -65,4 +65,4 @@ def test_show_has_the_judges_words() -> None:
 
 
 def test_an_unmeasured_threshold_is_said_so() -> None:
-    assert "have no threshold" in threshold_sentence(Threshold(0.0, 0, 2))
+    assert "was not measured" in threshold_sentence(Threshold(0.0, 0, 2))

@@ -1,3 +1,7 @@
+from dataclasses import replace
+
+import pytest
+
 from agent_ab.judge.symptoms import Symptoms, count, from_json, rows, to_json
 from tests.builders import exchange, timings
 
@@ -61,6 +65,13 @@ def test_more_accepted_tokens_than_a_reply_has_were_kept_past_its_end() -> None:
     assert count([exchange(0, timings=timings(predicted_n=14, draft_n=12, draft_n_accepted=9))], n_max=3).past_end == 0
     # A budget may cut a draft in two.
     assert count([exchange(0, finish_reason="length", timings=kept.timings)], n_max=3).past_end == 0
+
+
+@pytest.mark.parametrize(("predicted", "drafted", "accepted"), [(187, 204, 119), (50, 48, 34)])
+def test_an_end_of_text_that_was_drafted_is_no_token_past_the_end(predicted: int, drafted: int, accepted: int) -> None:
+    healthy = timings(predicted_n=predicted, draft_n=drafted, draft_n_accepted=accepted)
+    assert count([exchange(0, timings=healthy)], n_max=3).past_end == 0
+    assert count([exchange(0, timings=replace(healthy, predicted_n=predicted - 1))], n_max=3).past_end == 1
 
 
 def test_acceptance_is_compared_between_the_halves_of_the_servers_life() -> None:

@@ -23,13 +23,16 @@ from agent_ab.progress import Progress
 from agent_ab.requests import Recorded
 from agent_ab.session.session import session
 
+DEFAULT_PROFILE, DEFAULT_TASK = "cpu-demo", "transfer-repair"
 PairName = Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it.")]
 
 
 @app.command()
 def lossless(
     pair: PairName = None,
-    profile: Annotated[str, typer.Option(help="Without a pair: the profile whose two arms answer.")] = "cpu-demo",
+    profile: Annotated[
+        str, typer.Option(help="Instead of a pair: the profile whose two arms answer; by default cpu-demo.")
+    ] = "",
     requests_: Annotated[
         Path | None, typer.Option("--requests", help="JSON lines, or an exchanges.jsonl; by default our own set.")
     ] = None,
@@ -43,7 +46,10 @@ def lossless(
     repeats: Annotated[
         int, typer.Option(min=0, help="Replies a request and arm for the test of distributions; 0: no test.")
     ] = 0,
-    task: Annotated[str, typer.Option(help="The task whose script a scripted model says.")] = "transfer-repair",
+    task: Annotated[
+        str,
+        typer.Option(help="With --profile: the task whose script a scripted model says; by default transfer-repair."),
+    ] = "",
     as_json: AsJson = False,
     db: Db = Path("runs.db"),
     runs_dir: RunsDir = Path("runs"),
@@ -60,12 +66,15 @@ def lossless(
 
     Example: agent-ab lossless --profile cpu-demo --temperature 0 --temperature 1 --repeats 200
     """
+    for option, value in (("--profile", profile), ("--task", task)):
+        if pair and value:
+            raise UserError(f"{option} {value}: the pair {pair} has its own; leave one of them out")
     number = seed_number(seed, "--seed")
     chosen, asked, name = _asked(pair, profile, requests_, db, runs_dir, profiles_dir)
     found = requests.choose(asked, [c for c in classes.split(",") if c], limit)
     question = Question(found, tuple(temperature or ()), number, max_tokens, repeats)
     with Progress(err) as progress, session(progress):
-        arms = measuring.prepare(chosen, _task(name or task, tasks_dir, chosen), progress)
+        arms = measuring.prepare(chosen, _task(name or task or DEFAULT_TASK, tasks_dir, chosen), progress)
         folder = _folder(runs_dir, "lossless")
         result = measuring.measure(arms, question, folder, progress)
     data = view.data(result)
@@ -102,6 +111,8 @@ def replay(
     """
     if url and profile:
         raise UserError("--url and --profile: a server of its own, or a profile's; name one")
+    if key_variable and not url:
+        raise UserError("--key-variable: only a server that --url names is asked with a key of yours")
     stored, own = _stored(pair, db)
     asked = _recorded(stored, recorded, runs_dir)[:limit]
     log = read_log(_log_path(stored, recorded, runs_dir))
@@ -124,7 +135,7 @@ def _asked(
 ) -> tuple[Profile, tuple[Recorded, ...], str]:
     """Return the profile, the requests and, of a pair, its task."""
     if pair is None:
-        return load_profile(profile, profiles_dir), requests.load(path), ""
+        return load_profile(profile or DEFAULT_PROFILE, profiles_dir), requests.load(path), ""
     stored, own = _stored(pair, db)
     return own, requests.load(path) if path else _recorded(stored, Arm.BASELINE, runs_dir), stored.task
 

@@ -27,6 +27,7 @@ from agent_ab.vllm import model as vllm_model
 from agent_ab.vllm.engine import Vllm
 from agent_ab.vllm.model import Directory
 
+NO_ENGINE = "see to the engine first, then ask again"
 MTP_TYPES = {"draft-mtp", "mtp"}
 HOT_C = 80
 BUSY_GPU_BYTES = 1 << 30
@@ -96,7 +97,7 @@ def _speculation(arm: ArmSettings, found: serving.AnyEngine | None) -> Finding:
     if arm.server.engine == "vllm":
         return looked("speculation", lambda: _told_vllm(speculation))
     if not isinstance(found, Engine):
-        return Finding("speculation", True, f"{speculation.type}: not looked at, there is no engine to ask")
+        return Finding("speculation", True, f"{speculation.type}: not looked at, there is no engine to ask", NO_ENGINE)
 
     def ask() -> str:
         engine.require(found, speculation)
@@ -164,7 +165,7 @@ def _capability(arm: ArmSettings, path: Path, files: _Files) -> Finding:
             models.require(model, speculation)
     except UserError as error:
         return Finding("model", False, str(error), _instead(speculation.type))
-    trained = look.header.number(f"{look.architecture}.context_length")
+    trained = _trained_context(look)
     if trained and arm.server.context > trained:
         todo = f"it was trained for {trained} tokens: set server.context to that or less"
         return Finding("model", True, f"{about}, server.context = {arm.server.context}", todo)
@@ -176,9 +177,15 @@ def _capability(arm: ArmSettings, path: Path, files: _Files) -> Finding:
     return Finding("model", True, f"{about}, {capable}")
 
 
+def _trained_context(look: Look) -> int:
+    return look.header.number(f"{look.architecture}.context_length")
+
+
 def _instead(kind: str) -> str:
     return (
-        "name such a file in model.path, or compare another type (ngram-mod needs no head)" if kind in MTP_TYPES else ""
+        "name a GGUF with an MTP block in model.path, or compare another type (ngram-mod needs no head)"
+        if kind in MTP_TYPES
+        else ""
     )
 
 
@@ -186,7 +193,9 @@ def _advice(arm: ArmSettings, files: _Files, here: Free) -> str:
     """Return what would make the arm fit, the least change first."""
     server, header, draft = arm.server, files.model.header, _header(files)
     ways = []
-    if context := memory.largest_context(header, server, draft, here):
+    if context := min(
+        memory.largest_context(header, server, draft, here), _trained_context(files.model) or server.context
+    ):
         ways.append(f"set server.context to {context} or less")
     small = server.model_copy(update={"kv_type_k": "q8_0", "kv_type_v": "q8_0"})
     if (server.kv_type_k, server.kv_type_v) == ("f16", "f16") and memory.fits(
@@ -246,7 +255,9 @@ def _gpu(arm: ArmSettings, found: serving.AnyEngine | None, devices: Sequence[De
         return Finding("GPU", False, f"server.gpu_layers = {layers}, and this llama-server sees no GPU", todo)
     if isinstance(found, Vllm):
         return Finding("GPU", True, "none whose memory NVIDIA's library counts apart; the main memory is what counts")
-    return Finding("GPU", True, "not looked at, there is no engine to ask" if wanted else "none, and none is asked for")
+    if wanted:
+        return Finding("GPU", True, "not looked at, there is no engine to ask", NO_ENGINE)
+    return Finding("GPU", True, "none, and none is asked for")
 
 
 def _strained(devices: Sequence[Device]) -> Iterator[str]:

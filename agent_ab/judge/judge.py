@@ -118,7 +118,7 @@ def loading_of(cases: Sequence[Case], bench: Bench) -> Loading:
         kv_type_v=server.kv_type_v,
         flash_attention=server.flash_attention == "on",
         many=bench.n_max + 1,
-        places=max(0, PLACES - sum(len(case.candidate.tokens or ()) for case in cases)),
+        places=PLACES,
     )
 
 

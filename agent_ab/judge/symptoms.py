@@ -91,9 +91,10 @@ def _past_end(exchange: Exchange, n_max: int | None) -> bool:
     timings = exchange.timings
     if timings is None or not timings.draft_n or exchange.finish_reason not in ("stop", "tool_calls"):
         return False
-    # The first token comes without a step; a step gives the drafted tokens that it accepts and one of its own.
+    # The first token comes without a step, a step gives the drafted tokens that it accepts and one of its own: but the
+    # last one gives none of its own when the end of the text is a drafted token.
     least_steps = -(-timings.draft_n // n_max) if n_max else 1
-    return 1 + (timings.draft_n_accepted or 0) + least_steps > timings.predicted_n
+    return (timings.draft_n_accepted or 0) + least_steps > timings.predicted_n
 
 
 def _broken(exchange: Exchange) -> bool:

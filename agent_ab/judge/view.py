@@ -24,7 +24,7 @@ STYLE = {
 def threshold_sentence(limit: Threshold) -> str:
     """Return how the near-tie threshold came about."""
     if not limit.positions:
-        return "near ties have no threshold: nothing was read"
+        return "the near-tie threshold was not measured: there was no difference that the judge could read"
     return (
         f"near ties lie within {limit.nats:.3f} nat: the largest change of a logit gap between batches of 1 and of"
         f" {limit.many}, at {limit.positions} places"
