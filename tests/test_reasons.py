@@ -7,7 +7,7 @@ import pytest
 from agent_ab.gate.gate import Rules, judge
 from agent_ab.gate.policy import Policy
 from agent_ab.verdict import reasons
-from agent_ab.verdict.verdict import EValues, Needed, Verdict
+from agent_ab.verdict.verdict import EValues, Interval, Needed, Verdict
 from tests.verdicts import pairs, run
 
 POLICY = Policy()
@@ -50,6 +50,14 @@ def test_pairs_without_proof_are_not_among_those_still_needed(verdict: Verdict) 
 def test_what_is_out_of_reach_is_said_to_be(verdict: Verdict) -> None:
     assert "more than can be played" in said(verdict, needed(more=None, pairs_anytime=None))
     assert said(verdict, needed(), hopeless=True).startswith("More pairs of these tasks do not help")
+
+
+def test_pairs_that_say_that_something_differs_are_not_planned_as_if_nothing_did(verdict: Verdict) -> None:
+    assert verdict.correctness
+    worse = replace(verdict.correctness, always_valid=Interval(-0.99, -0.1, 0.95))
+    text = said(replace(verdict, correctness=worse), needed(pairs_as_observed=9))
+    assert "More pairs like these do not lead to ADOPT" in text and "about 9 pairs" in text
+    assert "if in truth nothing differs" not in text and "For comparison" not in text
 
 
 def test_evidence_is_named_with_what_it_is_for_and_what_it_takes(verdict: Verdict) -> None:

@@ -141,7 +141,7 @@ def controls(
         print_json({"schema": 1, "unavailable": why, "controls": [_state_data(state) for state in states]})
     else:
         if why:
-            out.print(f"controls not available: {why}", markup=False)
+            out.print(f"controls not available: {why}")
         for state in states:
             out.print(_state_line(state), soft_wrap=True)
     if any(state.ok is not True for state in states):

@@ -72,7 +72,7 @@ def export(
             written.append(ctrf)
         document = exports.document(store, run_id, to_json(_verdict(store, run_id))) if as_json else None
     for path in written:
-        (err if as_json else out).print(str(path), markup=False, soft_wrap=True)
+        (err if as_json else out).print(str(path), soft_wrap=True)
     if document:
         print_json(exports.to_json(document))
 
@@ -228,4 +228,4 @@ def _write(path: Path, option: str, data: object) -> None:
 
 def _print_facts(**facts: str) -> None:
     for label, value in facts.items():
-        out.print(f"{label:<10} {value}", markup=False, soft_wrap=True)
+        out.print(f"{label:<10} {value}", soft_wrap=True)

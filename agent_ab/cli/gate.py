@@ -145,14 +145,14 @@ def import_results(
         print_json({"run": found.run, "pairs": found.pairs, "of": found.of, "faults": list(found.faults)})
         return
     pairs = f"{found.pairs} of {counted(found.of, 'pair')}" if found.pairs < found.of else counted(found.of, "pair")
-    out.print(f"imported {pairs} as run {plain_line(found.run)}, UNPROVEN", markup=False)
+    out.print(f"imported {pairs} as run {plain_line(found.run)}, UNPROVEN")
     if found.faults:
-        out.print(f"the gate will say INVALID, of {counted(len(found.faults), 'fault')}:", markup=False)
+        out.print(f"the gate will say INVALID, of {counted(len(found.faults), 'fault')}:")
     for fault in found.faults[:FAULTS_SHOWN]:
-        out.print(f"  - {plain_line(fault)}", markup=False, soft_wrap=True)
+        out.print(f"  - {plain_line(fault)}", soft_wrap=True)
     if (rest := len(found.faults) - FAULTS_SHOWN) > 0:
-        out.print(f"  and {rest} more; --json has them", markup=False)
-    out.print(f"judge it with: agent-ab gate {found.run} --db {db}", markup=False, soft_wrap=True)
+        out.print(f"  and {rest} more; --json has them")
+    out.print(f"judge it with: agent-ab gate {found.run} --db {db}", soft_wrap=True)
 
 
 @app.command()
@@ -181,12 +181,11 @@ def plan(
     if as_json:
         print_json({"schema": 1, "basis": found.as_json(), "alpha": rules.alpha, "sizes": [s.as_json() for s in sizes]})
         return
-    out.print(found.sentence, markup=False, soft_wrap=True)
+    out.print(found.sentence, soft_wrap=True)
     out.print(_size_table(sizes))
     out.print(
         f"one-sided alpha {rules.alpha:g}, power 0.8, nothing differing in truth; the gate reads its evidence after every"
         " block, and pays for that with pairs",
-        markup=False,
     )
 
 

@@ -60,7 +60,7 @@ def report(
     elif not written:
         out.print(report_run.view(subject))
     for path in written:
-        (err if markdown or as_json else out).print(str(path), markup=False, soft_wrap=True)
+        (err if markdown or as_json else out).print(str(path), soft_wrap=True)
 
 
 @app.command()
@@ -89,8 +89,7 @@ def demo(
     err.print(
         f"imported {counted(found.pairs, 'pair')} of a published experiment: nobody proved here that only one thing differed,"
         " they are UNPROVEN and never lead to ADOPT",
-        markup=False,
     )
-    out.print(f"{subject.verdict.decision}   {subject.verdict.reasons[0]}", markup=False, soft_wrap=True)
-    out.print(f"page       {target}", markup=False, soft_wrap=True)
-    out.print(f"terminal   agent-ab report --db {db}", markup=False, soft_wrap=True)
+    out.print(f"{subject.verdict.decision}   {subject.verdict.reasons[0]}", soft_wrap=True)
+    out.print(f"page       {target}", soft_wrap=True)
+    out.print(f"terminal   agent-ab report --db {db}", soft_wrap=True)

@@ -68,7 +68,7 @@ def review(
             print_json([reviewing.data(flip) for flip in flips]) if as_json else out.print(_table(flips))
             return
         if not flips:
-            out.print(f"{run_id}: no check flipped", markup=False)
+            out.print(f"{run_id}: no check flipped")
             return
         if not sys.stdin.isatty():
             raise UserError(
@@ -103,7 +103,6 @@ def regrade(
     changed = sum(len(found.changed) for found in done)
     out.print(
         f"{counted(len(done), 'pair')} judged again, {counted(changed, 'verdict')} changed; the first results stay",
-        markup=False,
     )
 
 
@@ -124,7 +123,7 @@ def _step_through(store: Store, flips: Sequence[Flipped], runs_dir: Path, tasks_
             return
         elif key in ("s", "b"):
             at = max(0, at - 1) if key == "b" else at + 1
-    out.print("no more flips", markup=False)
+    out.print("no more flips")
 
 
 def _marked(store: Store, flip: Flipped, kind: MarkKind, note: str, runs_dir: Path, tasks_dir: Path) -> Mark:

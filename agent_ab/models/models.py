@@ -247,7 +247,7 @@ def _without_mtp(header: Header, architecture: str) -> str:
             "this file at all, take one that was converted with its MTP tensors"
         )
     if last not in header.tensors:
-        return f"its MTP block is incomplete: the tensor {last} was stripped or is missing"
+        return f"its MTP block is incomplete: the tensor {last} is missing (stripped, it seems)"
     if architecture not in MTP_ARCHITECTURES:
         return f"llama.cpp has no MTP graph for the architecture {architecture}, although the file has an MTP block"
     if "blk.0.attn_norm.weight" not in header.tensors:

@@ -79,7 +79,9 @@ def still_needed(
     if hopeless:
         return ["More pairs of these tasks do not help; take tasks that the baseline solves more often."]
     said = []
-    if unproven and needed.more is not None:
+    if found.worse:
+        said.append("More pairs like these do not lead to ADOPT: the candidate passes fewer checks.")
+    elif unproven and needed.more is not None:
         pairs, hours = needed.afresh(found.pairs)
         said.append(
             f"Pairs still needed: about {pairs} with proof, played here (`agent-ab run --profile ...`)"
@@ -94,13 +96,13 @@ def still_needed(
         )
     elif needed.more is None:
         said.append("Pairs still needed: more than can be played, if pairs vary as they did so far.")
-    if needed.pairs_fixed is not None:
+    if needed.pairs_fixed is not None and not found.worse:
         said.append(
             f"For comparison: {counted(needed.pairs_fixed, 'pair')} for non-inferiority at margin {policy.margin:.2f}, one-sided"
             f" alpha {policy.alpha:g}, power 0.8, by a t test whose number of pairs is fixed beforehand"
             f" (standard deviation {found.sd:.3f})."
         )
-    if time.pairs and time.faster <= time.slower:
+    if time.pairs and time.faster <= time.slower and not found.worse:
         said.append("The candidate was not faster more often than slower; more pairs like these do not lead to ADOPT.")
     if needed.pairs_as_observed and needed.pairs_as_observed > found.pairs:
         said.append(

@@ -115,6 +115,11 @@ class Correctness:
     """Half of what being played first is worth, in shares of checks; None unless both orders were played."""
     clustered: tuple[ClusteredTest, ...]
 
+    @property
+    def worse(self) -> bool:
+        """Return whether the always-valid sequence lies below 0: `if nothing differs` is then no assumption to plan by."""
+        return self.always_valid.high is not None and self.always_valid.high < 0
+
 
 @dataclass(frozen=True, slots=True)
 class EValues:

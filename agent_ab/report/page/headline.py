@@ -48,7 +48,7 @@ def head(run: RunFacts, pairs: Sequence[Pair], summary: Summary, verdict: Verdic
 def still(verdict: Verdict | None) -> str:
     """Return how many more pairs, and hours, it takes to decide: `about 102 more pairs, 16 h`."""
     found = verdict.needed if verdict else None
-    if found is None or not found.more:
+    if found is None or not found.more or (verdict and verdict.correctness and verdict.correctness.worse):
         return ""
     return f"about {wording.counted(found.more, 'more pair')}" + (f", {found.hours:.1f} h" if found.hours else "")
 
