@@ -41,6 +41,11 @@ def output(folder: Path, *words: str) -> str:
     return result.stdout
 
 
+def test_more_repeats_than_anybody_plays_are_refused_before_a_plan_is_made(tmp_path: Path) -> None:
+    with inside(tmp_path):
+        assert CliRunner().invoke(app, ["run", "--dry-run", "--repeats", "100000000"]).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -48,6 +53,8 @@ def output(folder: Path, *words: str) -> str:
         (["--tasks", "csv-ledger,csv-ledger"], "names a task twice"),
         (["--seeds", "1,x"], "--seeds 'x': not an integer"),
         (["--seeds", "1,1"], "names a seed twice"),
+        (["--tasks", ""], "names none; leave the option out for all"),
+        (["--seeds", " , "], "names none; leave the option out for all"),
         (["--profile", "scripted-solv"], "did you mean scripted-solve"),
         (["--policy", "nowhere.toml"], "nowhere.toml"),
         (["--db", "no/such/parent.db"], "no/such/parent.db"),

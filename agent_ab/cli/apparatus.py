@@ -9,8 +9,17 @@ from rich.text import Text
 
 from agent_ab import run as single
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
-from agent_ab.cli.options import require_parents, with_flags
-from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
+from agent_ab.cli.options import (
+    Repeats,
+    SeedNumbers,
+    SeedsFile,
+    TaskNames,
+    require_parents,
+    seeds_asked,
+    tasks_asked,
+    with_flags,
+)
+from agent_ab.cli.suite import show_on
 from agent_ab.config import load_profile
 from agent_ab.engine import engine
 from agent_ab.gate.policy import load_policy
@@ -29,9 +38,6 @@ if TYPE_CHECKING:
     from agent_ab.verdict.verdict import ControlState
 
 ProfileName = Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")]
-TaskNames = Annotated[str, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")]
-SeedNumbers = Annotated[str, typer.Option(help="Only these seeds, as in 1,2; by default all of seeds.toml.")]
-Repeats = Annotated[int, typer.Option(min=1, help="Play each task with each seed so often.")]
 New = Annotated[bool, typer.Option("--new/--resume", help="Start a new run, or go on with the one that has this plan.")]
 PolicyFile = Annotated[Path | None, typer.Option(help="The gate's policy; it is hashed into the plan.")]
 SandboxChoice = Annotated[SandboxKind | None, typer.Option(help="`none` runs model-written commands loose.")]
@@ -40,8 +46,8 @@ SandboxChoice = Annotated[SandboxKind | None, typer.Option(help="`none` runs mod
 @app.command()
 def aa(
     profile: ProfileName = "cpu-demo",
-    tasks_: TaskNames = "",
-    seeds: SeedNumbers = "",
+    tasks_: TaskNames = None,
+    seeds: SeedNumbers = None,
     repeats: Repeats = 1,
     new: New = False,
     policy: PolicyFile = None,
@@ -95,8 +101,8 @@ def aa(
 @app.command()
 def controls(
     profile: ProfileName = "cpu-demo",
-    tasks_: TaskNames = "",
-    seeds: SeedNumbers = "",
+    tasks_: TaskNames = None,
+    seeds: SeedNumbers = None,
     repeats: Repeats = 1,
     new: New = False,
     policy: PolicyFile = None,

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
-from agent_ab.cli.options import require_parents
-from agent_ab.cli.suite import SeedsFile, seeds_asked, show_on, tasks_asked
+from agent_ab.cli.options import Repeats, SeedNumbers, SeedsFile, TaskNames, require_parents, seeds_asked, tasks_asked
+from agent_ab.cli.suite import show_on
 from agent_ab.config import Profile, load_profile
 from agent_ab.gate.policy import load_policy
 from agent_ab.progress import Progress
@@ -18,9 +18,9 @@ from agent_ab.suite.plan import Asked
 @app.command()
 def blocks(
     profile: Annotated[str, typer.Option(help="A profile with [candidates.NAME] tables, or the path of its file.")],
-    tasks_: Annotated[str, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")] = "",
-    seeds: Annotated[str, typer.Option(help="Only these seeds, one a block; by default all of seeds.toml.")] = "",
-    repeats: Annotated[int, typer.Option(min=1, help="Play each task with each seed so often.")] = 1,
+    tasks_: TaskNames = None,
+    seeds: SeedNumbers = None,
+    repeats: Repeats = 1,
     policy: Annotated[Path | None, typer.Option(help="The gate's policy; its alpha is shared out.")] = None,
     as_json: AsJson = False,
     db: Db = Path("runs.db"),

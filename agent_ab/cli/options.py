@@ -1,10 +1,22 @@
 """What the commands that play make of their options."""
 
 from pathlib import Path
+from typing import Annotated
 
-from agent_ab.config import Profile, nearest
+import typer
+
+from agent_ab import tasks
+from agent_ab.config import Profile, SeedOrder, load_seeds, nearest
 from agent_ab.errors import UserError
 from agent_ab.model import SandboxKind
+
+MOST_REPEATS = 1000
+"""A suite of four tasks with one seed would play for a month."""
+
+TaskNames = Annotated[str | None, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")]
+SeedNumbers = Annotated[str | None, typer.Option(help="Only these seeds, as in 1,2; by default all of seeds.toml.")]
+Repeats = Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Play each task with each seed so often.")]
+SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]
 
 
 def require_parents(db: Path, runs_dir: Path) -> None:
@@ -40,3 +52,34 @@ def seed_number(text: str, option: str) -> int:
     if not 0 <= number < 2**32 - 1:
         raise UserError(f"{option} {text}: a seed lies between 0 and {2**32 - 2}")
     return number
+
+
+def tasks_asked(text: str | None, tasks_dir: Path) -> tuple[str, ...]:
+    """Return the tasks of --tasks, by default all. Raises UserError."""
+    known = tasks.names(tasks_dir)
+    wanted = known if text is None else _listed(text, "--tasks")
+    for name in wanted:
+        if name not in known:
+            raise UserError(f"--tasks: no task {name!r} in {tasks_dir}{nearest(name, known)}")
+    if len(set(wanted)) < len(wanted):
+        raise UserError(f"--tasks {text}: names a task twice; --repeats plays it more often")
+    return tuple(wanted)
+
+
+def seeds_asked(text: str | None, seeds_file: Path) -> tuple[SeedOrder, ...]:
+    """Return the seeds of --seeds with their arm order, by default all of the file. Raises UserError."""
+    listed = load_seeds(seeds_file)
+    if text is None:
+        return listed.seeds
+    numbers = [seed_number(part, "--seeds") for part in _listed(text, "--seeds")]
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"--seeds {text}: names a seed twice; --repeats plays it more often")
+    return tuple(SeedOrder(seed=number, first=listed.first_arm(number)) for number in numbers)
+
+
+def _listed(text: str, option: str) -> list[str]:
+    """Return the parts between commas; none at all is a shell's empty variable, and does not mean everything."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UserError(f"{option} {text!r}: names none; leave the option out for all")
+    return parts

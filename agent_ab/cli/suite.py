@@ -6,11 +6,20 @@ from typing import Annotated
 
 import typer
 
-from agent_ab import schedule, tasks
+from agent_ab import schedule
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined
-from agent_ab.cli.options import require_parents, seed_number, with_flags
-from agent_ab.config import Profile, SeedOrder, load_profile, load_seeds, nearest
+from agent_ab.cli.options import (
+    Repeats,
+    SeedNumbers,
+    SeedsFile,
+    TaskNames,
+    require_parents,
+    seeds_asked,
+    tasks_asked,
+    with_flags,
+)
+from agent_ab.config import Profile, load_profile, nearest
 from agent_ab.errors import UserError
 from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, Pair, SandboxKind
@@ -21,7 +30,6 @@ from agent_ab.store.store import Store
 from agent_ab.suite import plan, suite, view
 from agent_ab.suite.plan import Asked
 
-SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]
 OTHER_STEPS_S = 60.0
 """What an attempt needs at most, roughly, besides its agent: server, proxy, snapshot, checks."""
 
@@ -29,9 +37,9 @@ OTHER_STEPS_S = 60.0
 @app.command()
 def run(
     profile: Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")] = "cpu-demo",
-    tasks_: Annotated[str, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")] = "",
-    seeds: Annotated[str, typer.Option(help="Only these seeds, as in 1,2; by default all of seeds.toml.")] = "",
-    repeats: Annotated[int, typer.Option(min=1, help="Play each task with each seed so often.")] = 1,
+    tasks_: TaskNames = None,
+    seeds: SeedNumbers = None,
+    repeats: Repeats = 1,
     max_hours: Annotated[
         float | None, typer.Option(min=0, help="Stop at the end of the block after which the next would take longer.")
     ] = None,
@@ -140,29 +148,6 @@ def _time_is_up(max_hours: float | None) -> suite.Stop:
         return f"the next block would end after --max-hours {max_hours:g}" if ready_s > limit_s else ""
 
     return stop
-
-
-def tasks_asked(text: str, tasks_dir: Path) -> tuple[str, ...]:
-    """Return the tasks of --tasks, by default all. Raises UserError."""
-    known = tasks.names(tasks_dir)
-    wanted = [name.strip() for name in text.split(",") if name.strip()] or known
-    for name in wanted:
-        if name not in known:
-            raise UserError(f"--tasks: no task {name!r} in {tasks_dir}{nearest(name, known)}")
-    if len(set(wanted)) < len(wanted):
-        raise UserError(f"--tasks {text}: names a task twice; --repeats plays it more often")
-    return tuple(wanted)
-
-
-def seeds_asked(text: str, seeds_file: Path) -> tuple[SeedOrder, ...]:
-    """Return the seeds of --seeds with their arm order, by default all of the file. Raises UserError."""
-    listed = load_seeds(seeds_file)
-    numbers = [seed_number(part.strip(), "--seeds") for part in text.split(",") if part.strip()]
-    if len(set(numbers)) < len(numbers):
-        raise UserError(f"--seeds {text}: names a seed twice; --repeats plays it more often")
-    if not numbers:
-        return listed.seeds
-    return tuple(SeedOrder(seed=number, first=listed.first_arm(number)) for number in numbers)
 
 
 def _print_plan(asked: Asked, db: Path, as_json: bool) -> None:
