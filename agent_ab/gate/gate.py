@@ -8,6 +8,7 @@ from agent_ab.gate import estimates
 from agent_ab.gate.observations import Observation, RunFacts, faults, flaky, sort_key, without
 from agent_ab.gate.policy import Policy, changes
 from agent_ab.gate.sample import Evidence, Sample, differs, evidence, repeats, sample
+from agent_ab.gate.uncollected import uncollected
 from agent_ab.model import Arm
 from agent_ab.verdict import reasons
 from agent_ab.verdict.verdict import (
@@ -59,6 +60,7 @@ class Numbers:
     needed: Needed
 
 
+@uncollected()
 def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> Verdict:
     """Return the verdict on `run`; the order of `observations` does not matter."""
     policy, quarantined = rules.policy, _quarantined(rules)

@@ -19,6 +19,7 @@ from agent_ab.gate.observations import (
     settings_digest,
     who_broke,
 )
+from agent_ab.gate.uncollected import uncollected
 from agent_ab.model import AgentEnd, Arm, Json, Outcome, PairOutcome, RunKind, RunStatus
 from agent_ab.schedule import digest
 from agent_ab.store.store import RunRecord, Store
@@ -30,16 +31,14 @@ PAIRS = """
 SELECT id, task, seed, repeat, block, first_arm, outcome, proven, CASE WHEN outcome = 'VOID' OR NOT proven THEN proof END
 FROM pair WHERE run_id = ? AND again = 0 ORDER BY id
 """
-ATTEMPTS = """
+OF_ATTEMPT = "run_id = attempt.run_id AND pair_id = attempt.pair_id AND arm = attempt.arm"
+ATTEMPTS = f"""
 SELECT pair_id, arm, outcome, passed, scored, agent_s, agent_end, invalid_reason, conversation_sha256, duration_s,
-       json_extract(body, '$.settings')
+       json_extract(body, '$.settings'),
+       (SELECT group_concat(check_id || '{FIELD}' || status, '{RECORD}') FROM check_result WHERE {OF_ATTEMPT} AND scored = 1),
+       (SELECT sha256 FROM evidence WHERE {OF_ATTEMPT} AND path = '{SNAPSHOT}')
 FROM attempt WHERE run_id = ?
 """
-CHECKS = f"""
-SELECT pair_id, arm, group_concat(check_id || '{FIELD}' || status, '{RECORD}')
-FROM check_result WHERE run_id = ? AND scored = 1 GROUP BY pair_id, arm
-"""
-SNAPSHOTS = f"SELECT pair_id, arm, sha256 FROM evidence WHERE run_id = ? AND path = '{SNAPSHOT}'"
 MARKS = """
 SELECT DISTINCT pair.task, mark.check_id
 FROM mark JOIN pair ON pair.run_id = mark.run_id AND pair.id = mark.pair_id
@@ -55,11 +54,13 @@ class Observed:
     observations: tuple[Observation, ...]
 
 
+@uncollected()
 def observed(store: Store, record: RunRecord) -> Observed:
     """Return a run's facts and its pairs, VOID ones included."""
+    arms, outcomes = {arm.value: arm for arm in Arm}, {outcome.value: outcome for outcome in PairOutcome}
     with store.reading() as connection:
         sides, broken, seconds = _attempts(connection, record.id)
-        set_aside = _set_aside(connection, record.id)
+        set_aside = {task: frozenset(names) for task, names in _set_aside(connection, record.id).items()}
         found = []
         for pair, task, seed, repeat, block, first, outcome, proven, proof in _rows(connection, PAIRS, record.id):
             lines = json.loads(proof) if proof else ()
@@ -71,15 +72,15 @@ def observed(store: Store, record: RunRecord) -> Observed:
                     seed=seed,
                     repeat=repeat,
                     block=block,
-                    first_arm=Arm(first),
-                    outcome=PairOutcome(outcome),
-                    baseline=sides.get((pair, Arm.BASELINE)),
-                    candidate=sides.get((pair, Arm.CANDIDATE)),
+                    first_arm=arms[first],
+                    outcome=outcomes[outcome],
+                    baseline=sides[Arm.BASELINE].get(pair),
+                    candidate=sides[Arm.CANDIDATE].get(pair),
                     proven=bool(proven),
                     unproven=tuple(line["detail"] for line in lines if line["name"] == ATTACHED),
-                    broke=who_broke(broken.get(pair, ())),
+                    broke=who_broke(broken[pair]) if pair in broken else None,
                     reason=reasons[0] if reasons else "",
-                    set_aside=frozenset(set_aside.get(task, ())),
+                    set_aside=set_aside.get(task, frozenset()),
                 )
             )
     return Observed(facts(record, found, seconds), tuple(found))
@@ -156,41 +157,52 @@ def _rows(connection: Connection, statement: str, run_id: str) -> Any:
     # Past SQLAlchemy's rows, which cost more than all the rest for a hundred thousand pairs.
     cursor = connection.connection.cursor()
     cursor.execute(statement, (run_id,))
-    return cursor.fetchall()
+    return cursor
 
 
 def _attempts(
     connection: Connection, run_id: str
-) -> tuple[dict[tuple[str, Arm], Side], dict[str, list[tuple[Arm, str]]], dict[str, float]]:
-    """Return the sides by pair and arm, the INVALID attempts' reasons by pair, and each pair's seconds."""
+) -> tuple[dict[Arm, dict[str, Side]], dict[str, list[tuple[Arm, str]]], dict[str, float]]:
+    """Return the sides by arm and pair, the INVALID attempts' reasons by pair, and each pair's seconds."""
     arms = {arm.value: arm for arm in Arm}
-    checks = {(pair, arm): text for pair, arm, text in _rows(connection, CHECKS, run_id)}
-    snapshots = {(pair, arm): sha256 for pair, arm, sha256 in _rows(connection, SNAPSHOTS, run_id)}
-    known_checks: dict[str, dict[str, bool]] = {"": {}}
+    known_checks: dict[str | None, dict[str, bool]] = {None: {}}
     known_settings: dict[str | None, str] = {None: ""}
-    sides: dict[tuple[str, Arm], Side] = {}
+    sides: dict[Arm, dict[str, Side]] = {arm: {} for arm in Arm}
     broken: dict[str, list[tuple[Arm, str]]] = defaultdict(list)
     seconds: dict[str, float] = defaultdict(float)
     for row in _rows(connection, ATTEMPTS, run_id):
-        pair, arm, outcome, passed, scored, agent_s, end, reason, conversation, duration_s, settings = row
+        (
+            pair,
+            arm,
+            outcome,
+            passed,
+            scored,
+            agent_s,
+            end,
+            reason,
+            conversation,
+            duration_s,
+            settings,
+            checks,
+            snapshot,
+        ) = row
         seconds[pair] += duration_s
         if outcome == Outcome.INVALID:
             broken[pair].append((arms[arm], reason))
             continue
-        text = checks.get((pair, arm), "")
-        if text not in known_checks:
-            known_checks[text] = _parsed(text)
+        if checks not in known_checks:
+            known_checks[checks] = _parsed(checks)
         if settings not in known_settings:
             known_settings[settings] = settings_digest(json.loads(settings))
-        sides[pair, arms[arm]] = Side(
+        sides[arms[arm]][pair] = Side(
             passed=passed,
             scored=scored,
-            checks=known_checks[text],
+            checks=known_checks[checks],
             seconds=agent_s,
             censored=end == AgentEnd.TIMEOUT,
             settings=known_settings[settings],
             conversation=conversation,
-            snapshot=snapshots.get((pair, arm), ""),
+            snapshot=snapshot or "",
         )
     return sides, broken, seconds
 
