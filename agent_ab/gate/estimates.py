@@ -147,15 +147,16 @@ def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
     timed = [row for row in rows if row[1]]
     pairs, signs = [known for _, known, _ in timed if known], [sign for *_, sign in timed]
     solved = [(left.solved, right.solved) for left, right in map(sides, found.kinds)]
-    unknown = sum(p.baseline_censored and p.candidate_censored for p in pairs)
+    cut = Counter((p.baseline_censored, p.candidate_censored) for p in pairs)
+    unknown = cut[True, True]
     found_time = Time(
         pairs=len(pairs),
         faster=signs.count(1),
         slower=signs.count(-1),
         equal=signs.count(0) - unknown,
         unknown=unknown,
-        censored_baseline=sum(p.baseline_censored for p in pairs),
-        censored_candidate=sum(p.candidate_censored for p in pairs),
+        censored_baseline=cut[True, False] + unknown,
+        censored_candidate=cut[False, True] + unknown,
     )
     if not pairs:
         return found_time
@@ -167,12 +168,11 @@ def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
         [(p.baseline, p.candidate) for p in pairs],
         level,
     )
-    cut = found_time.censored_baseline + found_time.censored_candidate
     return replace(
         found_time,
         ratio=ratio.value,
         interval=Interval(ratio.low, ratio.high, level),
-        ratio_censored=walltime.censored_ratio(pairs) if cut else None,
+        ratio_censored=walltime.censored_ratio(pairs) if cut[False, False] < len(pairs) else None,
         hodges_lehmann=walltime.hodges_lehmann(pairs),
         p_wilcoxon=walltime.wilcoxon_p(pairs),
         ratio_of_sums=totals[1] / totals[0],

@@ -84,6 +84,7 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
     decision, said = _decide(run, invalid, numbers, policy)
     if decision is Decision.INCONCLUSIVE:
         said += _still_needed(run, numbers, policy)
+    counts = _counts(run, ordered, numbers, len(unfinished))
     table = estimates.CheckTable()
     if numbers:
         fixed_size = not run.extended and len(whole) == sum(run.planned.values())
@@ -95,10 +96,10 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
         variable=run.variable,
         decision=decision,
         reasons=tuple(said),
-        warnings=tuple(_warnings(run, ordered, rules, numbers, len(unfinished))),
+        warnings=tuple(_warnings(run, ordered, rules, numbers, counts)),
         policy=policy.to_json(),
         policy_sha256=policy.sha256(),
-        counts=_counts(run, ordered, numbers, len(unfinished)),
+        counts=counts,
         correctness=numbers.correctness if numbers else None,
         evidence=numbers.evidence.now if numbers else None,
         time=numbers.time if numbers else None,
@@ -278,16 +279,15 @@ def _counts(run: RunFacts, ordered: Sequence[Observation], numbers: Numbers | No
 
 
 def _warnings(
-    run: RunFacts, ordered: Sequence[Observation], rules: Rules, numbers: Numbers | None, unfinished: int
+    run: RunFacts, ordered: Sequence[Observation], rules: Rules, numbers: Numbers | None, counts: Counts
 ) -> Iterable[str]:
     yield from _policy_warnings(run, rules)
-    if unfinished:
+    if counts.unfinished:
         yield (
-            f"{counted(unfinished, 'pair')} of blocks that are not whole {'is' if unfinished == 1 else 'are'} not counted:"
+            f"{counted(counts.unfinished, 'pair')} of blocks that are not whole {'is' if counts.unfinished == 1 else 'are'} not counted:"
             " evidence is read at block ends only."
         )
     yield from _repeats(run, numbers)
-    counts = _counts(run, ordered, numbers, unfinished)
     if counts.voids_baseline or counts.voids_candidate or counts.voids_identity:
         yield (
             f"VOID tries: {counts.voids_baseline} in which the baseline broke, {counts.voids_candidate} in which the"
