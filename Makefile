@@ -13,6 +13,9 @@ PIP_INSTALL := CMAKE_ARGS=-DLLAMA_BUILD=OFF $(BIN)/python -m pip install --quiet
 # Every command of the tests would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# A fresh clone is type-checked by what the last one has learned.
+export MYPY_CACHE_DIR ?= $(or $(AGENT_AB_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/agent-ab)/mypy
+
 .DEFAULT_GOAL := help
 .PHONY: help pair suite gate demo report chaos setup test test-long test-fast browser-deps live-opencode live-mini-swe live-vllm live-inspect verify lint format clean
 

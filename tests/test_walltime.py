@@ -2,7 +2,9 @@
 
 import math
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from agent_ab.stats.walltime import (
     TimePair,
@@ -44,6 +46,29 @@ def test_the_ratio_turns_over_with_the_arms() -> None:
     assert geometric_ratio(swapped).value == pytest.approx(1 / geometric_ratio(pairs).value)
     assert hodges_lehmann(swapped) == pytest.approx(1 / (hodges_lehmann(pairs) or math.nan))
     assert wilcoxon_p(swapped) == wilcoxon_p(pairs)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12, 20, 45])
+def test_signed_ranks_come_out_as_scipys_exact_ones(size: int) -> None:
+    logs = np.random.default_rng(size).normal(0.1, 0.3, size)
+    pairs = [TimePair(100, 100 * math.exp(x)) for x in logs]
+    assert wilcoxon_p(pairs) == pytest.approx(stats.wilcoxon(logs, method="exact").pvalue, rel=1e-9)
+
+
+def test_ties_and_equal_times_come_out_as_every_sign_pattern_of_scipys_does() -> None:
+    ratios = [0.5, 0.5, 0.8, 1.0, 1.25, 0.9, 0.9, 1.0, 0.7]
+    found = wilcoxon_p([TimePair(100, 100 * ratio) for ratio in ratios])
+    every = stats.PermutationMethod(n_resamples=np.inf)
+    # Logs of 0.8 and 1.25 are equal but for rounding, which scipy does not see.
+    logs = np.round(np.log(ratios), 12)
+    assert found == pytest.approx(stats.wilcoxon(logs, method=every).pvalue, rel=1e-9)
+
+
+def test_many_pairs_have_the_normal_approximation_and_no_jump_before_it() -> None:
+    logs = np.random.default_rng(0).normal(0.02, 0.3, 401)
+    pairs = [TimePair(100, 100 * math.exp(x)) for x in logs]
+    assert wilcoxon_p(pairs) == pytest.approx(wilcoxon_p(pairs[:400]), abs=0.05)
+    assert wilcoxon_p(pairs[:400]) == pytest.approx(stats.wilcoxon(logs[:400], method="asymptotic").pvalue, abs=1e-3)
 
 
 def test_censoring_moves_the_ratio_away_from_one() -> None:

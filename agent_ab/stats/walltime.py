@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from agent_ab.stats.paired import ALIKE, mean_difference
+from agent_ab.stats.paired import ALIKE, mean_difference, sign_flip
 
 WALSH_PAIRS = 1500
 """Beyond so many pairs the averages of all couples are too many."""
+EXACT_RANKS = 400
+"""Up to so many unequal pairs the signed ranks are counted out."""
 
 
 class TimePair(NamedTuple):
@@ -99,9 +101,18 @@ def hodges_lehmann(pairs: Sequence[TimePair]) -> float | None:
 
 
 def wilcoxon_p(pairs: Sequence[TimePair]) -> float | None:
-    """Return the two-sided p of Wilcoxon's signed-rank test on the log ratios; None when all are equal."""
-    logs = [pair.log_ratio for pair in pairs]
-    return float(stats.wilcoxon(logs).pvalue) if any(logs) else None
+    """Return the two-sided p of Wilcoxon's signed-rank test on the log ratios; None when all are equal.
+
+    Equal times are left out, ties share their middle rank. Exact, as the sign-flip test of the signed ranks; beyond
+    what that counts, by scipy's normal approximation.
+    """
+    logs = np.round([pair.log_ratio for pair in pairs], 12)
+    logs = logs[logs != 0]
+    if not len(logs):
+        return None
+    if len(logs) > EXACT_RANKS:
+        return float(stats.wilcoxon(logs, method="asymptotic").pvalue)
+    return sign_flip((np.sign(logs) * stats.rankdata(np.abs(logs))).tolist()).two_sided
 
 
 @dataclass(frozen=True, slots=True)

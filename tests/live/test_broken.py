@@ -84,7 +84,7 @@ def arms(done: Done) -> list[Any]:
 
 # --- the apparatus ---
 
-PLAIN = {"n_min = 0\np_min = 0.0\n": "", "threads = 2": "threads = 2\nload_stall_s = 1.0"}
+PLAIN = {"n_min = 0\np_min = 0.0\n": "", "gpu_layers = 0": "gpu_layers = 0\nload_stall_s = 1.0"}
 
 
 @pytest.mark.parametrize(
