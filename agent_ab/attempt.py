@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, workspace
-from agent_ab.config import ArmSettings, flatten
+from agent_ab.config import ArmSettings
 from agent_ab.divergence import reply_diff
 from agent_ab.errors import ApparatusError
 from agent_ab.files import appearing, on_disk
@@ -35,6 +35,7 @@ from agent_ab.model import (
     Task,
 )
 from agent_ab.models.models import Model
+from agent_ab.nested import flatten
 from agent_ab.pair.variable import named
 from agent_ab.paths import AttemptPaths
 from agent_ab.server import serving

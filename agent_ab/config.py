@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
+from agent_ab.nested import flatten, merge
 from agent_ab.pair.variable import VARIABLES, named
 from agent_ab.reading import explain, toml
 
@@ -229,25 +230,6 @@ class Seeds(Strict):
                 return entry.first
         odd = hashlib.sha256(str(seed).encode()).digest()[0] % 2
         return Arm.CANDIDATE if odd else Arm.BASELINE
-
-
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with the tables of `over` merged into it, key by key."""
-    merged = dict(base)
-    for key, value in over.items():
-        old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-def flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return the leaves of nested mappings under dotted names."""
-    if not isinstance(value, Mapping):
-        return {prefix: value}
-    leaves: dict[str, Any] = {}
-    for key, inner in value.items():
-        leaves |= flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-    return leaves
 
 
 def differing(baseline: ArmSettings, candidate: ArmSettings) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab.config import flatten
 from agent_ab.model import Arm, Attempt, CheckResult, Exchange, FileDigest, Outcome, Pair
+from agent_ab.nested import flatten
 from agent_ab.pair.pair import judge
 from agent_ab.paths import AttemptPaths, RunPaths
 from agent_ab.store.rows import pair_to_json

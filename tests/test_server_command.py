@@ -16,7 +16,8 @@ MODEL = Model(Path("/models/m.gguf"), "m" * 64, "qwen35", True, "", 131072)
 FLAGS = (
     "-c -np -ngl --fit -t -tb -b -ub -fa -ctk -ctv --no-cache-prompt --no-context-shift --no-cache-idle-slots --cache-ram"
     " --ctx-checkpoints --cache-reuse --slot-prompt-similarity --seed --samplers --temp --top-p --top-k --min-p"
-    " --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --xtc-probability --mirostat --offline"
+    " --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --xtc-probability --mirostat --typical --top-nsigma --dynatemp-range"
+    " --dry-multiplier --dry-base --dry-allowed-length --dry-penalty-last-n --offline"
     " --no-ui --jinja --metrics --slots -lv --log-colors --alias --chat-template-file --reasoning-budget --spec-type"
     " --spec-draft-n-max --spec-draft-n-min --spec-draft-p-min --spec-draft-sampling --spec-draft-type-k"
     " --spec-draft-type-v --spec-synth-rates"

@@ -123,7 +123,7 @@ def test_of_two_builds_only_what_both_know_is_compared() -> None:
     assert "the baseline's build lacks --fit, which the other arm was given" in line.detail
     assert "all else is equal" not in line.detail
     changed = replace(right, server=replace(right.server, props={"n_ctx": 1, "sampling": {"a": 9}}))  # type: ignore[type-var]
-    assert "props" in one_variable(left, changed, "server.binary").detail
+    assert "props (sampling.a: 1 and 9)" in one_variable(left, changed, "server.binary").detail
 
 
 def test_extra_arguments_are_the_last_ones_of_the_command_line() -> None:

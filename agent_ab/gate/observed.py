@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from agent_ab.config import flatten, merge
 from agent_ab.gate.observations import (
     ATTACHED,
     CONTROL_KINDS,
@@ -21,6 +20,7 @@ from agent_ab.gate.observations import (
 )
 from agent_ab.gate.uncollected import uncollected
 from agent_ab.model import AgentEnd, Arm, Json, Outcome, PairOutcome, RunKind, RunStatus
+from agent_ab.nested import flatten, merge
 from agent_ab.schedule import digest
 from agent_ab.store.store import RunRecord, Store
 

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent_ab.model import Arm, Attempt, Json, ProofLine, ServerFacts
+from agent_ab.nested import flatten
 
+PARTICULARS = 3
+"""Keys of a fact that are named when they differ."""
 ANYTHING = "*"
 """In place of a request's keys: the requests themselves are the variable, they are not compared."""
 BUDGET_KEYS = ("max_tokens", "max_completion_tokens", "n_predict")
@@ -145,9 +148,10 @@ def one_variable(baseline: Attempt, candidate: Attempt, name: str) -> ProofLine:
     assert left and right
     variable = named(name)
     drift = [
-        field + _REMEDY.get(field, "")
+        field + (_REMEDY.get(field) or _particulars(own, other))
         for field in _IDENTICAL
-        if field not in variable.facts and _fact(left, right, field, variable) != _fact(right, left, field, variable)
+        if field not in variable.facts
+        and (own := _fact(left, right, field, variable)) != (other := _fact(right, left, field, variable))
     ]
     if _command_line(left, right, baseline, variable) != _command_line(right, left, candidate, variable):
         drift.append("command line")
@@ -202,6 +206,16 @@ def _fact(own: ServerFacts, other: ServerFacts, field: str, variable: Variable) 
     if field == "environment" and builds:
         return {key: inner for key, inner in value.items() if key != "LD_LIBRARY_PATH"}
     return value
+
+
+def _particulars(own: Json, other: Json) -> str:
+    """Return which keys of a fact differ, with both values; empty for a fact without keys."""
+    if not isinstance(own, Mapping) or not isinstance(other, Mapping):
+        return ""
+    left, right = flatten(own), flatten(other)
+    keys = sorted(key for key in {*left, *right} if left.get(key) != right.get(key))
+    told = [f"{key}: {_short(left.get(key))} and {_short(right.get(key))}" for key in keys[:PARTICULARS]]
+    return f" ({', '.join([*told, *(['...'] if len(keys) > PARTICULARS else [])])})"
 
 
 def _common(value: Json, other: Json) -> Json:

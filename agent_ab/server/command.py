@@ -126,7 +126,10 @@ def _sampling(builder: _Builder, sampling: Sampling, seed: int) -> None:
     builder.add(("--top-k", sampling.top_k), ("--min-p", sampling.min_p))
     builder.add(("--repeat-penalty", sampling.repeat_penalty), ("--repeat-last-n", 64))
     builder.add(("--presence-penalty", sampling.presence_penalty), ("--frequency-penalty", sampling.frequency_penalty))
-    builder.add(("--xtc-probability", 0), ("--mirostat", 0))
+    # Off, and said aloud all the same: two builds may have other defaults.
+    builder.add(("--xtc-probability", 0), ("--mirostat", 0), ("--typical", 1), ("--top-nsigma", -1))
+    builder.add(("--dynatemp-range", 0), ("--dry-multiplier", 0), ("--dry-base", 1.75))
+    builder.add(("--dry-allowed-length", 2), ("--dry-penalty-last-n", 64))
 
 
 def _speculation(builder: _Builder, speculation: Speculation, model: Model) -> None:

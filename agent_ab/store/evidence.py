@@ -9,10 +9,11 @@ from typing import Any, Never
 
 from pydantic import TypeAdapter, ValidationError
 
-from agent_ab.config import SeedOrder, flatten, merge
+from agent_ab.config import SeedOrder
 from agent_ab.errors import ApparatusError
 from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, FileDigest, Json, Outcome, Pair, Patch
+from agent_ab.nested import flatten, merge
 from agent_ab.pair.pair import judge
 from agent_ab.paths import AttemptPaths, RunPaths
 from agent_ab.schedule import Grid, digest

@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agent_ab.config import ArmSettings, Profile, flatten, merge, nearest
+from agent_ab.config import ArmSettings, Profile, nearest
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Json, Observer, Pair
+from agent_ab.nested import flatten, merge
 from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
 from agent_ab.reading import explain

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from agent_ab import wording
-from agent_ab.config import flatten
 from agent_ab.model import Arm, Attempt, Json, Pair
+from agent_ab.nested import flatten
 from agent_ab.report.page.contents import Command, Row, RunFacts, Table
 from agent_ab.report.page.headline import shown
 from agent_ab.report.summary import ArmFigures, Summary
