@@ -69,6 +69,9 @@ def main() -> NoReturn:
     """
     for signum in SIGNALS:
         signal.signal(signum, interrupt)
+    # `>&-`: what is printed goes nowhere, and the status is what it would be.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         if not _somewhere():
             sys.exit(2)

@@ -90,6 +90,12 @@ def test_a_reader_who_leaves_early_is_no_failure_of_ours() -> None:
     assert found.stderr == ""
 
 
+def test_closed_streams_change_no_status() -> None:
+    shell = ["sh", "-c", '"$@" >&- 2>&-', "sh", *AGENT_AB]
+    assert subprocess.run([*shell, "--version"], check=False).returncode == 0
+    assert subprocess.run([*shell, "gate", "--db", "absent.db"], check=False).returncode == 2
+
+
 def _log(told: str) -> Path:
     found = re.search(r"log: (.*)\)", told)
     assert found

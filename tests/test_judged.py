@@ -114,6 +114,16 @@ def test_a_control_that_is_not_finished_says_nothing_yet(store: Store) -> None:
     assert states(judged.verdict_of(store))["placebo"] is None
 
 
+def test_too_few_pairs_of_a_control_say_nothing_of_the_apparatus(store: Store) -> None:
+    pairs = [stored.pair("20260101-000002", n, 10, 1) for n in range(4)]
+    plan = stored.plan(seeds=1, candidate=FORCED["known-bad"])
+    stored.save(store, "20260101-000002", pairs, kind="controls", plan=plan)
+    suite(store)
+    verdict = judged.verdict_of(store)
+    assert (verdict.decision, states(verdict)["known-bad"]) == (Decision.ADOPT, None)
+    assert "known-bad: not decided: 4 pairs cannot reject anything" in " ".join(verdict.warnings)
+
+
 def test_controls_that_the_binary_lacks_are_warned_of(store: Store) -> None:
     plan = {**stored.plan(), judged.UNAVAILABLE: "this llama-server has no --spec-synth-rates"}
     stored.save(store, "20260101-000002", [], kind="controls", plan=plan, blocks=0)

@@ -1,6 +1,8 @@
 """What goes into the database comes out again, whole or not at all."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -87,6 +89,15 @@ def test_opening_twice_keeps_what_is_there(store: Store) -> None:
     again = Store(store.path)
     assert again.pair_names() == ("20260101-000000/transfer-repair-4242-0",)
     again.close()
+
+
+def test_a_new_database_that_several_processes_open_at_once_serves_them_all(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from agent_ab.store.store import Store; Store(Path(sys.argv[1])).close()"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "new.db")]
+    opening = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [(process.communicate()[1], process.returncode) for process in opening] == [("", 0)] * 3
 
 
 def test_a_file_that_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from agent_ab.cli.options import (
 from agent_ab.cli.suite import show_on
 from agent_ab.config import load_profile
 from agent_ab.engine import engine
+from agent_ab.errors import UserError
 from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, RunKind, RunStatus, SandboxKind
 from agent_ab.paths import RunPaths
@@ -131,6 +132,12 @@ def controls(
     chosen = with_flags(load_profile(profile, profiles_dir), "", sandbox)
     names, order, rules = tasks_asked(tasks_, tasks_dir), seeds_asked(seeds, seeds_file), load_policy(policy)
     require_parents(db, runs_dir)
+    planned, fewest = len(names) * len(order) * repeats, arms.fewest(rules.alpha)
+    if planned < fewest:
+        raise UserError(
+            f"{counted(planned, 'pair')} cannot reject even a candidate that fails everything (alpha {rules.alpha:g}):"
+            f" {fewest} are the fewest; give more --tasks, --seeds or --repeats"
+        )
     states: list[ControlState] = []
     with Progress(err) as progress, playing(db, runs_dir, progress) as store:
         server = chosen.arm(Arm.CANDIDATE).server

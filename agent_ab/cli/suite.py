@@ -19,7 +19,7 @@ from agent_ab.cli.options import (
     tasks_asked,
     with_flags,
 )
-from agent_ab.config import Profile, load_profile, nearest
+from agent_ab.config import Profile, differing, load_profile, nearest
 from agent_ab.errors import UserError
 from agent_ab.gate.policy import load_policy
 from agent_ab.model import Arm, Pair, SandboxKind
@@ -76,6 +76,8 @@ def run(
         repeats=repeats,
         policy=load_policy(policy),
     )
+    if not differing(asked.profile.arm(Arm.BASELINE), asked.profile.arm(Arm.CANDIDATE)):
+        raise UserError(f"{profile}: both arms are the same; `agent-ab aa` plays one setting against itself")
     require_parents(db, runs_dir)
     if dry_run:
         _print_plan(asked, db, as_json)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from agent_ab.config import ArmSettings, Profile
 from agent_ab.model import Arm
+from agent_ab.stats import eprocess
 
 FLAG = "--spec-synth-rates"
 DRAFTED = 3
@@ -57,3 +58,11 @@ def unavailable(profile: Profile, flags: Iterable[str]) -> str:
             f"the candidate drafts with no model ({candidate.server.speculation.type}), so that nothing can be forced"
         )
     return ""
+
+
+def fewest(alpha: float) -> int:
+    """Return how many pairs it takes at least to reject a candidate that fails whatever the baseline solves."""
+    pairs = 1
+    while eprocess.e_value([-1.0] * pairs, 0.0, eprocess.Side.HARM) < 1 / alpha:
+        pairs += 1
+    return pairs

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from agent_ab.errors import UserError
-from agent_ab.gate import gate
+from agent_ab.gate import controls, gate
 from agent_ab.gate.gate import Apparatus, Rules
 from agent_ab.gate.observations import Observation, flaky
 from agent_ab.gate.observed import Observed, forced_rates, observed, subject
@@ -63,13 +63,13 @@ def apparatus(record: RunRecord, others: Iterable[RunRecord], load: Load, policy
             (ControlState("A/A", "", None, "imported data come without an A/A run and without controls."),)
         )
     akin = [other for other in others if subject(other.plan) == subject(record.plan)]
-    controls = tuple(_controls([run for run in akin if run.kind == RunKind.CONTROLS], load, policy))
+    arms = tuple(_controls([run for run in akin if run.kind == RunKind.CONTROLS], load, policy))
     aa = next((run for run in akin if run.kind == RunKind.AA), None)
     if aa is None:
         none = "none was played with this baseline, model, binary and these tasks; `agent-ab aa` plays one."
-        return Apparatus((ControlState("A/A", "", None, none), *controls))
+        return Apparatus((ControlState("A/A", "", None, none), *arms))
     found = load(aa)
-    return Apparatus((aa_state(found, policy), *controls), quarantine(found, policy))
+    return Apparatus((aa_state(found, policy), *arms), quarantine(found, policy))
 
 
 def aa_state(found: Observed, policy: Policy) -> ControlState:
@@ -131,5 +131,8 @@ def control_state(name: str, found: Observed, record: RunRecord, policy: Policy)
     unfinished = record.status != RunStatus.FINISHED and not rejected
     if unfinished:
         return ControlState(name, record.id, None, f"not decided, the run {record.id} is not finished.")
+    if not rejected and verdict.counts.counted < (fewest := controls.fewest(policy.alpha)):
+        few = f"not decided: {counted(verdict.counts.counted, 'pair')} cannot reject anything, {fewest} are the fewest. {said}"
+        return ControlState(name, record.id, None, few)
     ok = "was rejected, as it must be." if rejected else f"was not rejected: the apparatus cannot see harm. {said}"
     return ControlState(name, record.id, rejected, ok)

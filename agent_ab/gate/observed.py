@@ -76,7 +76,8 @@ def observed(store: Store, record: RunRecord) -> Observed:
                     outcome=outcomes[outcome],
                     baseline=sides[Arm.BASELINE].get(pair),
                     candidate=sides[Arm.CANDIDATE].get(pair),
-                    proven=bool(proven),
+                    # Whatever the database says: nobody here has played them.
+                    proven=bool(proven) and record.kind != RunKind.IMPORT,
                     unproven=tuple(line["detail"] for line in lines if line["name"] == ATTACHED),
                     broke=who_broke(broken[pair]) if pair in broken else None,
                     reason=reasons[0] if reasons else "",

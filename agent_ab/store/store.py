@@ -335,10 +335,8 @@ def _migrate(engine: Engine) -> None:
     migrations = files("agent_ab.store") / "migrations"
     newest = max(step.name.partition("_")[0] for step in (migrations / "versions").iterdir() if step.name[0] == "m")
     with engine.connect() as connection:
-        if inspect(connection).has_table("alembic_version"):
-            at = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-            if at == newest:
-                return
+        if _version(connection) == newest:
+            return
     # Alembic is slow to import, and a database needs it once.
     import alembic.command
     import alembic.config
@@ -346,8 +344,18 @@ def _migrate(engine: Engine) -> None:
     config = alembic.config.Config()
     config.set_main_option("script_location", str(migrations))
     with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        alembic.command.upgrade(config, "head")
+        # Whoever opens the same new file at the same time waits here, and finds it done.
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if _version(connection) != newest:
+            config.attributes["connection"] = connection
+            alembic.command.upgrade(config, "head")
+
+
+def _version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
 
 
 def _now() -> str:

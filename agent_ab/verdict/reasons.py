@@ -103,7 +103,9 @@ def still_needed(
             f" (standard deviation {found.sd:.3f})."
         )
     if time.pairs and time.faster <= time.slower and not found.worse:
-        said.append("The candidate was not faster more often than slower; more pairs like these do not lead to ADOPT.")
+        said.append(
+            "But the candidate was not faster more often than slower: more pairs like these do not lead to ADOPT."
+        )
     if needed.pairs_as_observed and needed.pairs_as_observed > found.pairs:
         said.append(
             f"If all pairs were like those so far, a decision would come after about"
