@@ -2,15 +2,16 @@
 
 import difflib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
 from agent_ab.nested import flatten, merge
+from agent_ab.pair.speculation import BASELINE, KINDS, MOST, nameable
 from agent_ab.pair.variable import VARIABLES, named
 from agent_ab.reading import explain, toml
 
@@ -41,7 +42,7 @@ class Speculation(Strict):
     """One of `--spec-type`'s values; a comma list combines n-gram types with one draft type."""
     draft: Draft | None = None
     draft_gpu_layers: int | Literal["all"] | None = None
-    n_max: int | None = Field(None, ge=1, le=64)
+    n_max: int | None = Field(None, ge=1, le=MOST)
     n_min: int | None = Field(None, ge=0)
     p_min: float | None = Field(None, ge=0, le=1)
     sampling: Literal["greedy", "probabilistic"] | None = None
@@ -260,12 +261,37 @@ def load_profile(name: str, profiles_dir: Path) -> Profile:
         )
     if profile.candidate and profile.candidates:
         raise UserError(f"{path}: has both 'candidate' and 'candidates'; name each candidate below 'candidates'")
+    _check_names(profile.candidates, path, "candidates")
     _check_arm(profile.model_copy(update={"candidates": {}}), Arm.BASELINE, path, "baseline")
     for name in profile.candidates:
         _check_arm(profile.only(name), Arm.CANDIDATE, path, f"candidates.{name}")
     if not profile.candidates:
         _check_arm(profile, Arm.CANDIDATE, path, "candidate")
+    _check_methods(profile, path)
     return profile
+
+
+def _check_names(names: Iterable[str], path: Path, table: str) -> None:
+    """Refuse names that can stand in no comma list, line or file name. Raises UserError."""
+    for name in names:
+        if not nameable(name):
+            raise UserError(
+                f"{path}: key {table + '.' + name!r}: a name has letters, digits and . _ + - only, at most 60"
+            )
+
+
+def _check_methods(profile: Profile, path: Path) -> None:
+    """Refuse methods that could never be chosen, or of a type that no server has. Raises UserError."""
+    _check_names(profile.methods, path, "methods")
+    if BASELINE in profile.methods:
+        raise UserError(f"{path}: key 'methods.{BASELINE}': is the baseline of every bench; choose another name")
+    known = KINDS.get(profile.arm(Arm.BASELINE).server.engine, ())
+    for name, speculation in profile.methods.items():
+        for kind in (part.strip() for part in speculation.type.split(",") if known):
+            if kind not in known:
+                raise UserError(
+                    f"{path}: key 'methods.{name}.type': there is no type {kind!r}{nearest(kind, list(known))}"
+                )
 
 
 def _check_arm(profile: Profile, arm: Arm, path: Path, prefix: str) -> None:
@@ -317,6 +343,21 @@ def _known_keys(kind: type[BaseModel], data: Mapping[str, Any], path: Path, pref
         dotted = f"{prefix}.{key}" if prefix else key
         if field is None:
             raise UserError(f"{path}: unknown key {dotted!r}{nearest(key, sorted(kind.model_fields))}")
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
-            _known_keys(inner, value, path, dotted)
+        for where, inner, table in _tables(field.annotation, value, dotted):
+            _known_keys(inner, table, path, where)
+
+
+def _tables(kind: Any, value: Any, dotted: str) -> Iterable[tuple[str, type[BaseModel], Mapping[str, Any]]]:
+    """Yield the tables within a value that are models, by their dotted names: itself, by name, in a list, or optional."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if isinstance(value, Mapping):
+            yield dotted, kind, value
+    elif get_origin(kind) is dict:
+        for name, inner in value.items() if isinstance(value, Mapping) else ():
+            yield from _tables(get_args(kind)[1], inner, f"{dotted}.{name}")
+    elif get_origin(kind) is tuple:
+        for number, inner in enumerate(value) if isinstance(value, list) else ():
+            yield from _tables(get_args(kind)[0], inner, f"{dotted}.{number}")
+    else:
+        for one in get_args(kind):
+            yield from _tables(one, value, dotted)

@@ -7,7 +7,9 @@ import pytest
 from agent_ab.config import differing, load_profile, load_seeds
 from agent_ab.errors import UserError
 from agent_ab.model import Arm
+from agent_ab.pair.speculation import KINDS
 from agent_ab.pair.variable import named
+from agent_ab.vllm.command import METHODS
 
 ROOT = Path(__file__).parent.parent
 GOOD = """
@@ -105,3 +107,55 @@ def test_the_arm_order_comes_from_the_seeds_file() -> None:
 def test_unlisted_seeds_are_played_in_both_orders() -> None:
     seeds = load_seeds(ROOT / "seeds.toml")
     assert {seeds.first_arm(seed) for seed in range(20)} == set(Arm)
+
+
+def methods(name: str, rest: str = 'type = "draft-dflash"', engine: str = "") -> str:
+    return f"{GOOD.replace('[server]', '[server]' + engine)}[methods.{name}]\n{rest}\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind", "nearest"),
+    [
+        ("", "draft-dlfash", "draft-dflash"),
+        ("", "ngram-mod, draft-mpt", "draft-mtp"),
+        ("\nengine = 'vllm'", "eagel3", "eagle3"),
+    ],
+)
+def test_a_methods_type_that_no_server_has_is_refused_before_anything_is_played(
+    tmp_path: Path, engine: str, kind: str, nearest: str
+) -> None:
+    message = refusal(tmp_path, methods("mine", f'type = "{kind}"', engine))
+    assert "'methods.mine.type'" in message and f"did you mean {nearest}" in message
+
+
+def test_every_type_of_an_engine_can_be_a_method(tmp_path: Path) -> None:
+    for kind in KINDS["llama-server"]:
+        load(tmp_path, methods("mine", f'type = "{kind}"'))
+    assert tuple(METHODS) == KINDS["vllm"]
+
+
+def test_an_unknown_key_is_named_in_tables_by_name_in_optional_ones_and_in_lists(tmp_path: Path) -> None:
+    draft = 'type = "draft-eagle3"\ndraft = { source = "generated", acceptence = 0.7 }'
+    message = refusal(tmp_path, methods("mine", draft))
+    assert "unknown key 'methods.mine.draft.acceptence'; did you mean acceptance?" in message
+    assert "'methods.mine.n_mx'; did you mean n_max" in refusal(tmp_path, methods("mine", "n_mx = 3"))
+    in_arm = GOOD + "[candidate.server.speculation.draft]\nsuorce = 'self'\n"
+    assert "'candidate.server.speculation.draft.suorce'; did you mean source" in refusal(tmp_path, in_arm)
+    (tmp_path / "seeds.toml").write_text("[[seeds]]\nseed = 1\nfirst = 'baseline'\n[[seeds]]\nseeed = 2\n")
+    with pytest.raises(UserError, match=r"unknown key 'seeds\.1\.seeed'; did you mean seed"):
+        load_seeds(tmp_path / "seeds.toml")
+
+
+def test_a_method_may_not_take_the_baselines_name(tmp_path: Path) -> None:
+    assert "'methods.none': is the baseline" in refusal(tmp_path, methods("none"))
+
+
+@pytest.mark.parametrize(
+    "name", ["a,b", "a b", " a", r"a\tb", r"a\nb", r"\u001b[31m", r"a\u202eb", "a/b", "", "a" * 61]
+)
+def test_a_name_that_can_never_be_chosen_or_written_is_refused_with_its_key(tmp_path: Path, name: str) -> None:
+    message = refusal(tmp_path, methods(f'"{name}"'))
+    assert "key 'methods." in message and "letters, digits" in message and message.isprintable()
+    arms = GOOD[: GOOD.index("[candidate.")] + f'[candidates."{name}".server.speculation]\ntype = "draft-mtp"\n'
+    assert "key 'candidates." in refusal(tmp_path, arms)
+    assert load(tmp_path, methods('"EAGLE-3.1_b+c"'))
