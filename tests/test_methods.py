@@ -7,6 +7,7 @@ import pytest
 from agent_ab.bench.methods import parse
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
+from agent_ab.pair.speculation import DRAFTING, MOST
 
 PROFILES = Path(__file__).parent.parent / "profiles"
 REAL = load_profile("cpu-demo", PROFILES)
@@ -52,6 +53,22 @@ def test_a_drafting_method_without_a_draft_says_where_to_name_it() -> None:
 
 def test_names_that_nothing_is_known_of_are_refused_with_their_neighbours() -> None:
     assert "ngram-mod" in refusal("none,ngram-mud")
-    assert "between 1 and 64" in refusal("none,mtp-99")
+    for name in ("mtp-0", "mtp-99", "mtp-999", "draft-mtp-65", f"mtp-{'9' * 5000}"):
+        assert "between 1 and 64" in refusal(f"none,{name}")
+    assert "between 1 and 64" in refusal("none,eagle3-100", SCRIPTED)
+    assert "no method 'foo-999'" in refusal("none,foo-999")
     assert "twice" in refusal("none,mtp-2,mtp-2")
     assert "baseline" in refusal("mtp-2,mtp-3")
+
+
+def test_the_baseline_alone_is_refused_before_it_is_played() -> None:
+    for names in ("none", " none, "):
+        assert "alone" in refusal(names)
+
+
+def test_the_page_says_how_many_tokens_each_name_drafts_without_a_number() -> None:
+    page = (PROFILES.parent / "docs" / "bench.md").read_text()
+    assert "the limit is 64" in page and MOST == 64
+    for name, tokens in DRAFTING.items():
+        (row,) = [line for line in page.splitlines() if line.startswith("|") and f"`{name}-N`" in line]
+        assert row.split("|")[2].strip().split()[-1] == str(tokens), name

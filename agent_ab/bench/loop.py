@@ -17,13 +17,14 @@ import httpx
 from agent_ab import machine
 from agent_ab.bench import stats
 from agent_ab.bench.client import Client
-from agent_ab.bench.methods import BASELINE, Method
+from agent_ab.bench.methods import Method
 from agent_ab.bench.result import Plan, Result, Standing
 from agent_ab.bench.stats import Reply
 from agent_ab.config import ArmSettings, Speculation
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Arm, Event, Json, Observer, Step, Task
 from agent_ab.models import drafts, models
+from agent_ab.pair.speculation import BASELINE
 from agent_ab.requests import Recorded, pinned
 from agent_ab.server import serving
 from agent_ab.server.serving import Address, ModelServer

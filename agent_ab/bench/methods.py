@@ -10,15 +10,12 @@ from dataclasses import dataclass
 
 from agent_ab.config import Draft, ModelFile, Profile, Speculation, nearest
 from agent_ab.errors import UserError
+from agent_ab.pair.speculation import BASELINE, DRAFTING, MOST, NGRAM
 
-BASELINE = "none"
-NGRAM = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
-DRAFTING = {"mtp": 3, "simple": 3, "eagle3": 3, "dflash": 7, "dspark": 7}
-"""Names, and how many tokens they draft when none is told."""
 GENERATED = ("simple", "eagle3", "dflash")
 ACCEPTANCE = 0.7
 """Of a draft that is generated for a scripted model without a word about it."""
-_NAME = re.compile(r"^(?:draft-)?(?P<base>[\w.+-]*?\w)(?:-(?P<n>\d{1,2}))?$")
+_NAME = re.compile(r"^(?:draft-)?(?P<base>[\w.+-]*?\w)(?:-(?P<n>\d+))?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +34,8 @@ def parse(names: str, profile: Profile) -> tuple[Method, ...]:
     twice = [name for name in wanted if wanted.count(name) > 1]
     if twice:
         raise UserError(f"--methods {names}: {twice[0]!r} is there twice")
+    if wanted == [BASELINE]:
+        raise UserError(f"--methods {names}: is the baseline alone; name at least one other, as in none,ngram-mod")
     wanted.sort(key=lambda name: name != BASELINE)
     return tuple(Method(name, _speculation(name, profile)) for name in wanted)
 
@@ -51,8 +50,8 @@ def _speculation(name: str, profile: Profile) -> Speculation:
     match = _NAME.match(name)
     base, number = (match["base"], match["n"]) if match else (name, None)
     known = [BASELINE, *NGRAM, *DRAFTING, *profile.methods]
-    if number is not None and not 1 <= int(number) <= 64:
-        raise UserError(f"--methods: {name!r}: between 1 and 64 tokens can be drafted at a time")
+    if number is not None and (base in DRAFTING or base in profile.methods) and not 1 <= int(number[:9]) <= MOST:
+        raise UserError(f"--methods: {name!r}: between 1 and {MOST} tokens can be drafted at a time")
     if base in profile.methods:
         return profile.methods[base].model_copy(update={"n_max": int(number)} if number else {})
     if base not in DRAFTING:

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent_ab.bench.methods import BASELINE, Method
+from agent_ab.bench.methods import Method
 from agent_ab.bench.stats import Reply, Row, table
 from agent_ab.config import Profile
 from agent_ab.model import Json
+from agent_ab.pair.speculation import BASELINE
 from agent_ab.requests import Recorded
 
 

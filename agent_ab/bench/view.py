@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent_ab.bench.methods import BASELINE
 from agent_ab.bench.result import Result, Standing
 from agent_ab.bench.stats import ALL, CONFIDENCE, Interval, Row
 from agent_ab.model import Json
+from agent_ab.pair.speculation import BASELINE
 from agent_ab.wording import counted
 
 WIDE = 0.15
