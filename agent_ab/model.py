@@ -122,6 +122,8 @@ class Event:
     """The step's time limit."""
     lasting: bool = False
     """Worth a line that stays."""
+    who: str = ""
+    """The candidate's name, where there are several."""
 
 
 Observer = Callable[[Event], None]

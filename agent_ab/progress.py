@@ -71,7 +71,7 @@ def describe(event: Event) -> str:
     if event.arm is None or event.step is None:
         took = f" ({event.elapsed_s:.0f} s)" if event.elapsed_s >= 1 else ""
         return "" if event.message == "saved" else event.message + took
-    head = f"{event.arm:<9}  {event.step:<9}"
+    head = f"{event.who or event.arm:<9}  {event.step:<9}"
     if event.message == "begins":
         limit = f"  (limit {event.limit_s:.0f} s)" if event.limit_s else ""
         return f"{head}  ...{limit}" if event.step in (Step.SERVER, Step.AGENT) else ""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -144,6 +145,8 @@ class Standing:
     """The same for the next block that is not done."""
     stopped: str = ""
     """Why it ended before all was played, or empty."""
+    name: str = ""
+    """The candidate's, where several runs are played side by side."""
 
     @property
     def done(self) -> int:
@@ -176,6 +179,20 @@ def standing(
         void_tries=sum(t.outcome is PairOutcome.VOID for t in tried),
         left_s=estimate_s((planned.task for planned in left), measured),
         next_block_s=estimate_s((p.task for p in left if p.block == min(unfinished)), measured),
+    )
+
+
+def together(runs: Sequence[Standing], left_s: float | None) -> Standing:
+    """Return how far runs that are played side by side are in all."""
+    outcomes = sum((Counter(run.outcomes) for run in runs), Counter[PairOutcome]())
+    return replace(
+        runs[0],
+        blocks_done=min(run.blocks_done for run in runs),
+        pairs=sum(run.pairs for run in runs),
+        left=tuple(planned for run in runs for planned in run.left),
+        outcomes=dict(outcomes),
+        void_tries=sum(run.void_tries for run in runs),
+        left_s=left_s,
     )
 
 

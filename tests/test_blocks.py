@@ -2,17 +2,22 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agent_ab.config import Profile, load_profile
 from agent_ab.errors import UserError
+from agent_ab.gate.gate import Rules, judge
 from agent_ab.gate.policy import Policy
-from agent_ab.model import Arm, ServerLife
+from agent_ab.model import Arm, Event, RunStatus, ServerLife, Step
+from agent_ab.paths import RunPaths
+from agent_ab.progress import describe
 from agent_ab.schedule import PlannedPair
 from agent_ab.suite import blocks
-from agent_ab.suite.plan import Asked
+from agent_ab.suite.plan import Asked, asked_of
 from agent_ab.suite.suite import Show
+from tests import stored, verdicts
 from tests.command import ROOT
 from tests.conftest import ignore
 
@@ -61,3 +66,70 @@ def test_a_profile_of_several_candidates_is_refused_as_a_pair() -> None:
     only = THREE.only("mtp")
     assert only.arm(Arm.CANDIDATE).server.speculation.n_max == 3
     assert only.name == "scripted-three-arms.mtp"
+
+
+def sitting(tmp_path: Path, bad_pairs: int, told: list[Event]) -> tuple[blocks.Sitting, dict[str, tuple[str, str]]]:
+    """Return a sitting that finds a good and a bad candidate, 12 and `bad_pairs` of 20 pairs played; and how runs stand."""
+    store = stored.database(tmp_path)
+    candidates = []
+    for name, passed, count in (("good", 10, 12), ("bad", 1, bad_pairs)):
+        pairs = [stored.pair(name, number, candidate=passed) for number in range(count)]
+        stored.save(
+            store, name, pairs, blocks=5, plan=stored.plan(seeds=5, name="demo"), policy=blocks.shared(Policy(), 2)
+        )
+        ready = SimpleNamespace(asked=asked_of(store.run(name)))
+        candidates.append(blocks.Candidate(name, ready, RunPaths(tmp_path / name)))  # type: ignore[arg-type]
+    made = blocks.Sitting(tuple(candidates), store, Show(told.append))
+    made.end("interrupted")
+    return made, {run.id: (run.status, store.run(run.id).note) for run in store.runs()}
+
+
+def test_a_rejection_is_told_and_stored_at_once_and_an_interruption_does_not_hide_it(tmp_path: Path) -> None:
+    told: list[Event] = []
+    _, runs = sitting(tmp_path, 12, told)
+    assert [event.message for event in told if event.lasting] == [
+        "good: run good, 12 of 20 pairs done",
+        "bad: run bad, 12 of 20 pairs done",
+        "bad: REJECT after 12 pairs, not played further (run bad)",
+    ]
+    assert runs["good"] == (RunStatus.STOPPED, "interrupted")
+    assert runs["bad"][0] == RunStatus.STOPPED and runs["bad"][1].startswith("rejected: The candidate passes fewer")
+
+
+def test_a_candidate_rejected_by_its_last_block_is_not_called_stopped(tmp_path: Path) -> None:
+    told: list[Event] = []
+    _, runs = sitting(tmp_path, 20, told)
+    assert told[-1].message == "bad: REJECT after 20 pairs (run bad)"
+    assert runs["bad"][0] == RunStatus.FINISHED
+
+
+def test_what_is_left_is_one_estimate_with_the_shared_baseline_once_and_nothing_of_the_rejected(tmp_path: Path) -> None:
+    told: list[Event] = []
+    both, one = sitting(tmp_path / "both", 4, told)[0].all(), sitting(tmp_path / "one", 12, told)[0].all()
+    arm_s = 12.0
+    assert (both.pairs, both.done, both.left_s) == (40, 16, (8 + 16 + 16) * arm_s)
+    assert (one.pairs, one.done, one.left_s) == (32, 24, (8 + 8) * arm_s)
+
+
+def test_the_steps_of_a_candidate_bear_its_name_and_the_baselines_do_not() -> None:
+    told: list[Event] = []
+    observer = blocks.naming(told.append, "mtp")
+    for arm in Arm:
+        observer(Event(arm, Step.AGENT, "ends", elapsed_s=2))
+    assert [describe(event).split()[0] for event in told] == ["baseline", "mtp"]
+
+
+def test_the_page_says_how_many_pairs_reject_one_of_several_candidates() -> None:
+    page = (ROOT / "docs" / "bench.md").read_text()
+    heads, cells = (line for line in page.splitlines() if line.startswith(("| candidates |", "| pairs |")))
+    said = dict(zip(heads.split("|")[2:-1], map(int, cells.split("|")[2:-1]), strict=True))
+    counts = {"1 (`run`)": (1,), "2, 3": (2, 3), "4, 5": (4, 5), "6 to 10": (6, 10)}
+    assert list(counts) == [name.strip() for name in said]
+    for name, fewest in said.items():
+        for candidates in counts[name.strip()]:
+            policy = blocks.shared(Policy(), candidates)
+            words = []
+            for number in (fewest - 1, fewest):
+                seen = verdicts.pairs(number, candidate=1)
+                words.append(judge(verdicts.run(seen), seen, Rules(policy, policy)).decision.value)
+            assert words == ["INCONCLUSIVE", "REJECT"], candidates

@@ -31,7 +31,7 @@ def test_a_rejected_candidate_says_after_how_many_blocks_it_was_stopped() -> Non
     assert BAD.rejected and not GOOD.rejected
     assert lines[0].startswith("mtp: INCONCLUSIVE") or lines[0].startswith("mtp: ADOPT")
     assert lines[1].startswith("accepts-all: rejected, stopped after 3 of 5 blocks.")
-    assert "alpha 0.05 / 2" in lines[2]
+    assert "alpha 0.05 / 2, so that evidence 40 decides" in lines[2]
 
 
 def test_each_candidate_needs_the_evidence_that_its_share_of_alpha_asks_for() -> None:

@@ -210,4 +210,5 @@ def test_voids_are_told_with_the_arm_that_broke(store: Store) -> None:
 def test_durations_are_those_of_whole_pairs_by_task(store: Store) -> None:
     store.save_pair(judge(pair()))
     assert store.durations("cpu-demo") == {"transfer-repair": [24.0]}
+    assert store.durations("cpu-demo", Arm.CANDIDATE) == {"transfer-repair": [12.0]}
     assert store.durations("another") == {}

@@ -69,6 +69,11 @@ def test_a_finished_pair_leaves_one_line_with_its_outcome_scores_and_times() -> 
     assert "12.0 s + 12.0 s" in line and "about 3 min 00 s left" in line
 
 
+def test_a_finished_pair_names_the_candidate_where_there_are_several() -> None:
+    line = pair_line(judge(pair(candidate=attempt(Arm.CANDIDATE, 3))), replace(ONE_DONE, name="accepts-all"))
+    assert line.split()[:3] == ["accepts-all", "1/4", "transfer-repair-4242-0"]
+
+
 def test_a_void_pair_says_why() -> None:
     broken = attempt(Arm.CANDIDATE, outcome=Outcome.INVALID, invalid_reason="server: died", checks=(), evidence=())
     line = pair_line(judge(pair(candidate=broken)), ONE_DONE)

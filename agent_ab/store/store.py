@@ -202,13 +202,14 @@ class Store:
             ]
         return tuple(sorted(states, key=lambda state: (state.saved_at, state.id)))
 
-    def durations(self, profile: str) -> dict[str, list[float]]:
-        """Return how many seconds each pair of a profile took whose arms were both played, by task."""
+    def durations(self, profile: str, *arms: Arm) -> dict[str, list[float]]:
+        """Return how many seconds each pair of a profile took whose arms were both played, by task; or these arms of it."""
         both = select(PairRow.task, func.sum(AttemptRow.duration_s)).join(
             AttemptRow, (col(AttemptRow.run_id) == PairRow.run_id) & (col(AttemptRow.pair_id) == PairRow.id)
         )
         both = both.join(RunRow, col(RunRow.id) == PairRow.run_id).where(RunRow.profile == profile)
         both = both.where(PairRow.outcome != PairOutcome.VOID, col(PairRow.proven))
+        both = both.where(col(AttemptRow.arm).in_(arms or tuple(Arm)))
         found: dict[str, list[float]] = {}
         with Session(self._engine) as session:
             for task, seconds in session.exec(both.group_by(PairRow.run_id, PairRow.id, PairRow.task)):

@@ -56,8 +56,8 @@ def words(candidates: Sequence[Candidate], alpha: float) -> list[str]:
         elif candidate.verdict:
             lines.append(f"{candidate.name}: {candidate.verdict.decision}. {candidate.verdict.reasons[0]}")
     lines.append(
-        f"Each of {len(candidates)} candidates is judged with alpha {alpha:g} / {len(candidates)}: together they are wrong"
-        f" no more often than one would be with {alpha:g}."
+        f"Each of {len(candidates)} candidates is judged with alpha {alpha:g} / {len(candidates)}, so that evidence"
+        f" {len(candidates) / alpha:g} decides: together they are wrong no more often than one would be with {alpha:g}."
     )
     return lines
 

@@ -49,7 +49,10 @@ def pair_line(pair: Pair, now: Standing) -> str:
     took = " + ".join(wording.seconds(a.duration_s) for a in arms)
     why = "" if pair.valid else f"  {next((line.detail for line in pair.proof if not line.ok), '')[:160]}"
     again = " (again)" if pair.again else ""
-    return f"{f'{now.done}/{now.pairs}':>7}  {pair.id:<32} {pair.outcome:<9} {scores}  {took}{again}{_eta(now)}{why}"
+    name = f"{now.name:<12}  " if now.name else ""
+    return (
+        f"{name}{f'{now.done}/{now.pairs}':>7}  {pair.id:<32} {pair.outcome:<9} {scores}  {took}{again}{_eta(now)}{why}"
+    )
 
 
 def plan_view(grid: Grid, now: Standing, longest_s: float) -> RenderableType:
