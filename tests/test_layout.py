@@ -4,9 +4,11 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
+from rich.markup import RE_TAGS as TAG
 
 from agent_ab import cli
 
@@ -80,26 +82,38 @@ def test_files_and_functions_stay_readable(module: Path) -> None:
             assert (node.end_lineno or 0) - first < FUNCTION_LINES, node.name
 
 
-def commands() -> list[tuple[str, str]]:
-    group = typer.main.get_command(cli.app)
-    found: list[tuple[str, str]] = []
+def each_command() -> list[tuple[str, Any]]:
+    """Return every command and group with its words."""
+    found: list[tuple[str, Any]] = []
 
-    def walk(command: object, words: tuple[str, ...]) -> None:
-        inner = getattr(command, "commands", None)
-        if inner:
-            for name, sub in inner.items():
-                walk(sub, (*words, name))
-        else:
-            found.append((" ".join(words), getattr(command, "help", None) or ""))
+    def walk(command: Any, words: tuple[str, ...]) -> None:
+        found.append((" ".join(words), command))
+        for name, sub in getattr(command, "commands", {}).items():
+            walk(sub, (*words, name))
 
-    walk(group, ("agent-ab",))
+    walk(typer.main.get_command(cli.app), ("agent-ab",))
     return found
 
 
-@pytest.mark.parametrize(("name", "text"), commands(), ids=lambda v: v if v.startswith("agent-ab") else "")
-def test_every_command_has_help_and_is_in_the_readme(name: str, text: str) -> None:
-    assert text.strip()
+@pytest.mark.parametrize(("name", "command"), each_command(), ids=lambda v: v if isinstance(v, str) else "")
+def test_every_command_has_help_and_is_in_the_readme(name: str, command: Any) -> None:
+    assert command.help.strip()
     assert name in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def swallowed(text: str) -> list[str]:
+    """Return what rich takes for markup in a help text, and so does not show."""
+    return [whole for whole, escapes, _ in TAG.findall(text) if len(escapes) % 2 == 0]
+
+
+@pytest.mark.parametrize(("name", "command"), each_command(), ids=lambda v: v if isinstance(v, str) else "")
+def test_help_shows_every_bracketed_word(name: str, command: Any) -> None:
+    texts = [command.help, command.epilog, *(getattr(option, "help", None) for option in command.params)]
+    assert not [word for text in texts for word in swallowed(text or "")], name
+
+
+def test_a_bracketed_word_is_swallowed_unless_it_is_escaped() -> None:
+    assert swallowed("a [table.NAME] b") == ["[table.NAME]"] and not swallowed(r"a \[table.NAME] b, at [1, 2]")
 
 
 def test_no_file_names_a_registry_or_a_machine() -> None:

@@ -17,7 +17,7 @@ from agent_ab.suite.plan import Asked
 
 @app.command()
 def blocks(
-    profile: Annotated[str, typer.Option(help="A profile with [candidates.NAME] tables, or the path of its file.")],
+    profile: Annotated[str, typer.Option(help=r"A profile with \[candidates.NAME] tables, or the path of its file.")],
     tasks_: TaskNames = None,
     seeds: SeedNumbers = None,
     repeats: Repeats = 1,
