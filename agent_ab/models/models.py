@@ -14,6 +14,7 @@ from agent_ab.files import appearing
 from agent_ab.model import Event, Observer, Task
 from agent_ab.models import drafts, quantise, scripted, smollm2
 from agent_ab.models.gguf_header import Header, read_header
+from agent_ab.wording import counted, percent
 
 MTP_ARCHITECTURES = frozenset(
     {"qwen35", "qwen35moe", "qwen3next", "qwen4exp", "glm4moe", "glm-dsa", "glm5-next", "deepseek2", "deepseek32"}
@@ -183,9 +184,14 @@ def _generated(model: Model, speculation: Speculation, acceptance: float, observ
     wanted = drafts.Wanted(kinds[0], speculation.n_max or 3, acceptance)
     path = cache_dir() / "drafts" / f"{model.sha256[:16]}-{wanted.key()}.gguf"
     if not path.is_file():
-        observer(Event(None, None, f"writing a draft for {model.path.name}: {wanted}"))
+        observer(Event(None, None, _writing(model, wanted)))
         drafts.write(model.path, wanted, path)
     return _draft(path, observer)
+
+
+def _writing(model: Model, wanted: drafts.Wanted) -> str:
+    tokens = counted(wanted.n_max, "token")
+    return f"writing a {wanted.kind} draft for {model.path.name}: {tokens} at a time, {percent(wanted.acceptance)} accepted"
 
 
 @dataclass(frozen=True, slots=True)
