@@ -29,6 +29,8 @@ from agent_ab.requests import Recorded, pinned
 from agent_ab.server import serving
 from agent_ab.server.serving import Address, ModelServer
 
+REPLIES = "replies.jsonl"
+
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
@@ -137,7 +139,7 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
         standing.not_applied = str(error)
         return
     bench.replies += replies
-    with (bench.folder / "replies.jsonl").open("a", encoding="utf-8") as file:
+    with (bench.folder / REPLIES).open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(reply)) + "\n" for reply in replies)
     never = stats.never_accepted(reply for reply in bench.replies if reply.method == name)
     # Forced rates are a control that accepts what it is told to.

@@ -77,8 +77,17 @@ def bench(
 
 
 def _play(plan: Plan, task: Task | None, folder: Path, earlier: tuple[Row, ...], as_json: bool) -> None:
-    with Progress(err) as progress, session(progress):
-        result = loop.play(plan, task, folder, progress)
+    try:
+        with Progress(err) as progress, session(progress):
+            result = loop.play(plan, task, folder, progress)
+    except BaseException as error:
+        left = _left(folder)
+        if left and isinstance(error, KeyboardInterrupt):
+            # Nobody shows its notes.
+            err.print(left, markup=False, soft_wrap=True)
+        elif left:
+            error.add_note(left)
+        raise
     dropped = [name for name, standing in result.standings.items() if standing.not_applied]
     subtitle = f"{plan.profile.name}, {result.facts['model']}, {len(plan.requests)} requests a round"
     (folder / "bench.svg").write_text(plot.plot(result.rows, subtitle, dropped), encoding="utf-8")
@@ -89,9 +98,20 @@ def _play(plan: Plan, task: Task | None, folder: Path, earlier: tuple[Row, ...],
     else:
         out.print(view.view(result, str(folder)))
         for line in compared:
-            out.print(f"  {line}")
+            out.print(f"  {line}", markup=False)
     if not [row for row in result.rows if row.kind == ALL and row.decode_ratio]:
         raise typer.Exit(4)
+
+
+def _left(folder: Path) -> str:
+    """Return in a sentence what a bench that was cut off leaves; when that is nothing, remove its folder."""
+    replies = folder / loop.REPLIES
+    if replies.exists():
+        return f"the replies so far are kept in {replies}, the server logs beside them"
+    if any(folder.iterdir()):
+        return f"no method has finished a round; the plan and the server logs are in {folder}"
+    folder.rmdir()
+    return ""
 
 
 def _new_folder(runs_dir: Path) -> Path:
