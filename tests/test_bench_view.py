@@ -26,7 +26,8 @@ def test_every_method_has_its_line_and_one_that_was_not_applied_has_no_number() 
 
 
 def test_acceptance_is_shown_beside_what_was_worked_out() -> None:
-    assert "70.0 % of 1080  70.0 %" in text()
+    assert "all             chosen  worked out" in text()
+    assert "70.0 % of 1080  70.0 %  70.0 %" in text()
     assert "90 %  70 %  50 %" in text()
 
 
@@ -67,11 +68,43 @@ def test_an_earlier_bench_agrees_or_differs() -> None:
     assert [line.split()[:2] for line in agreement(rows, before) if "DIFFERS" in line] == [["mtp-2:", "1.30"]]
 
 
+def test_a_ratio_that_is_hardly_known_neither_agrees_nor_differs() -> None:
+    rows = result().rows
+
+    def against(old: Interval, new: Interval | None = None) -> str:
+        before = [replace(row, decode_ratio=old) for row in rows]
+        after = [replace(row, decode_ratio=new) for row in rows] if new else rows
+        return next(line for line in agreement(after, before) if line.startswith("mtp-2"))
+
+    sharp, wide = Interval(1.3, 1.29, 1.31, 0.96, 9), Interval(1.3, 1.0, 1.6, 0.96, 9)
+    single, five = Interval(1.3, 1.3, 1.3, 0.0, 1), Interval(1.3, 1.2, 1.4, 0.9375, 5)
+    assert "agrees with" in against(sharp, sharp)
+    assert against(wide).endswith("too imprecise to tell: the earlier bench knows its ratio to 23% only")
+    assert against(sharp, wide).endswith("too imprecise to tell: this bench knows its ratio to 23% only")
+    assert "too imprecise to tell: the earlier bench has one round" in against(single)
+    assert "too imprecise to tell: this bench has one round" in against(sharp, single)
+    assert "too imprecise" in against(replace(single, median=9.0, low=9.0, high=9.0))
+    assert "too imprecise to tell: the earlier bench has 5 rounds" in against(five)
+    assert "DIFFERS from" in against(Interval(9.0, 7.0, 11.0, 0.96, 9))
+
+
+def test_a_number_of_a_method_that_drafted_nothing_in_its_class_is_marked() -> None:
+    found = result()
+    quiet = tuple(replace(r, drafting=None) if r.method == "mtp-2" and r.kind == "code" else r for r in found.replies)
+    console = Console(width=100, file=StringIO(), record=True)
+    console.print(view(replace(found, replies=quiet), "runs/bench-1"))
+    said = console.export_text()
+    assert "1.30 ±0 %°" in said and "135.2°" in said and said.count("° drafted nothing there") == 2
+    assert said.count("°") == 4 and "°" not in text()
+
+
 def test_the_data_hold_every_number() -> None:
     found = data(result())
     assert [row["method"] for row in found["rows"] if row["class"] == "all"] == ["none", "mtp-2", "eagle3"]
     assert found["methods"]["misfit"]["applied"] is False
     assert found["methods"]["eagle3"]["expected_acceptance"] == 0.7
+    chosen = {name: method["chosen_acceptance"] for name, method in found["methods"].items()}
+    assert chosen == {"none": None, "mtp-2": None, "eagle3": 0.7, "misfit": None}
 
 
 def test_numbers_are_written_with_as_much_as_they_say() -> None:

@@ -52,6 +52,12 @@ class Standing:
     expected: float | None = None
     """The acceptance that a generated draft must show, as worked out from its script."""
 
+    @property
+    def chosen(self) -> float | None:
+        """Return the acceptance that was asked for, of a draft that is generated."""
+        draft = self.method.speculation.draft
+        return draft.acceptance if draft and draft.source == "generated" else None
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

@@ -18,6 +18,8 @@ WIDE = 0.15
 POSITIONS = 10
 """Positions of a draft that are shown; the data has all."""
 NOTHING = "–"
+DRAFTED_NOTHING = "°"
+"""Behind a number of a method that drafted nothing there: it speaks of the machine."""
 
 
 def view(result: Result, where: str) -> Group:
@@ -86,10 +88,31 @@ def _by_class(rows: tuple[Row, ...]) -> Table:
     cells = {(row.method, row.kind): row for row in rows}
     for name in dict.fromkeys(row.method for row in rows):
         if name == BASELINE:
-            words = [f"{row.decode.median:.1f} tok/s" if (row := cells[name, k]).decode else NOTHING for k in kinds]
+            words = [
+                Text(f"{row.decode.median:.1f} tok/s" if (row := cells[name, k]).decode else NOTHING) for k in kinds
+            ]
         else:
-            words = [about(cells[name, kind].decode_ratio) for kind in kinds]
+            words = [_marked(cells[name, kind], about(cells[name, kind].decode_ratio)) for kind in kinds]
         table.add_row(name, *words)
+    return _explained(table, rows)
+
+
+def _idle(row: Row) -> bool:
+    return row.kind != ALL and row.method != BASELINE and row.replies > 0 and not row.drafted
+
+
+def _marked(row: Row, number: str) -> Text:
+    """Return a number, marked when the method drafted nothing in this class."""
+    return Text(f"{number}{DRAFTED_NOTHING}", style="dim") if _idle(row) and number != NOTHING else Text(number)
+
+
+def _explained(table: Table, rows: Iterable[Row]) -> Table:
+    """Return the table with what the mark says below it, where it is used."""
+    if any(_idle(row) for row in rows):
+        table.caption = (
+            f"{DRAFTED_NOTHING} drafted nothing there: the difference is noise, or what looking for a draft costs"
+        )
+        table.caption_justify = "left"
     return table
 
 
@@ -99,10 +122,10 @@ def _each_class(rows: tuple[Row, ...]) -> Table:
     )
     for kind in _kinds(rows):
         for number, row in enumerate(row for row in rows if row.kind == kind):
-            speeds = (NOTHING if value is None else f"{value.median:.1f}" for value in (row.prefill, row.decode))
+            prefill, decode = (NOTHING if v is None else f"{v.median:.1f}" for v in (row.prefill, row.decode))
             waits = (seconds(value and replace(value, rounds=1)) for value in (row.ttft_s, row.wall_s))
-            table.add_row("" if number else kind, row.method, *speeds, *waits)
-    return table
+            table.add_row("" if number else kind, row.method, prefill, _marked(row, decode), *waits)
+    return _explained(table, rows)
 
 
 def _kinds(rows: Iterable[Row]) -> list[str]:
@@ -112,16 +135,21 @@ def _kinds(rows: Iterable[Row]) -> list[str]:
 def _acceptance(rows: tuple[Row, ...], standings: Mapping[str, Standing]) -> Table:
     drafting = [row for row in rows if row.kind == ALL and row.drafted]
     lengths = list(dict.fromkeys(name for row in drafting for name in row.by_context))
-    expected = any(standings[row.method].expected is not None for row in drafting)
+    said = {name: (s.chosen, s.expected) for name, s in standings.items()}
+    heads = [
+        (at, head)
+        for at, head in enumerate(("chosen", "worked out"))
+        if any(said[row.method][at] is not None for row in drafting)
+    ]
     kinds = _kinds(rows)
-    columns = ["all", *(["worked out"] if expected else []), *kinds, *(f"prompt {n}" for n in lengths)]
+    columns = ["all", *(head for _, head in heads), *kinds, *(f"prompt {n}" for n in lengths)]
     table = _table("accepted, of the drafted tokens", "method", *columns)
     cells = {(row.method, row.kind): row for row in rows}
     for row in drafting:
         table.add_row(
             row.method,
             f"{exactly(row.acceptance)} of {row.drafted}",
-            *([exactly(standings[row.method].expected)] if expected else []),
+            *(exactly(said[row.method][at]) for at, _ in heads),
             *(percent(cells[row.method, kind].acceptance) for kind in kinds),
             *(percent(row.by_context.get(name)) for name in lengths),
         )
@@ -174,15 +202,34 @@ def notes(result: Result) -> list[str]:
 
 
 def agreement(rows: Iterable[Row], earlier: Iterable[Row]) -> list[str]:
-    """Return, for each method's ratio, whether it agrees with an earlier bench's: their intervals overlap."""
+    """Return, for each method's ratio, whether it agrees with an earlier bench's: their intervals overlap.
+
+    Neither can be said of ratios that are hardly known.
+    """
     before = {(row.method, row.kind): row.decode_ratio for row in earlier}
     lines = []
     for row in rows:
         old, new = before.get((row.method, row.kind)), row.decode_ratio
         if row.kind == ALL and old and new:
-            word = "agrees with" if new.agrees(old) else "DIFFERS from"
-            lines.append(f"{row.method}: {spread(new, '{:.2f}')} {word} {spread(old, '{:.2f}')}")
+            ratios = f"{spread(new, '{:.2f}')} {{}} {spread(old, '{:.2f}')}"
+            vague = imprecise(new, "this") or imprecise(old, "the earlier")
+            if vague and (new.agrees(old) or min(new.coverage, old.coverage) < CONFIDENCE):
+                lines.append(f"{row.method}: {ratios.format('and')}: too imprecise to tell: {vague}")
+            else:
+                word = "agrees with" if new.agrees(old) else "DIFFERS from"
+                lines.append(f"{row.method}: {ratios.format(word)}")
     return lines
+
+
+def imprecise(ratio: Interval, whose: str) -> str:
+    """Return why little can be said of a ratio, or an empty string."""
+    if ratio.rounds == 1:
+        return f"{whose} bench has one round, and so no interval"
+    if ratio.coverage < CONFIDENCE:
+        return f"{whose} bench has {ratio.rounds} rounds, too few for a {CONFIDENCE:.0%} interval"
+    if ratio.half_width > WIDE:
+        return f"{whose} bench knows its ratio to {ratio.half_width:.0%} only"
+    return ""
 
 
 def data(result: Result) -> Json:
@@ -201,6 +248,7 @@ def data(result: Result) -> Json:
                 "proof": s.proof,
                 "rss_mib": s.rss_mib,
                 "vram_mib": s.vram_mib,
+                "chosen_acceptance": s.chosen,
                 "expected_acceptance": s.expected,
             }
             for name, s in result.standings.items()
