@@ -5,6 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
+from agent_ab.bench.plot import plot
 from agent_ab.bench.stats import ALL, Interval
 from agent_ab.bench.view import about, agreement, data, notes, percent, seconds, spread, view
 from tests.bench_results import result
@@ -96,6 +97,18 @@ def test_a_number_of_a_method_that_drafted_nothing_in_its_class_is_marked() -> N
     said = console.export_text()
     assert "1.30 ±0 %°" in said and "135.2°" in said and said.count("° drafted nothing there") == 2
     assert said.count("°") == 4 and "°" not in text()
+
+
+def test_a_bench_without_any_method_that_applies_has_no_number_and_says_so() -> None:
+    found = result(0)
+    out = {n: replace(s, not_applied="" if n == "none" else "it does not fit") for n, s in found.standings.items()}
+    nothing = replace(found, standings=out)
+    console = Console(width=100, file=StringIO(), record=True)
+    console.print(view(nothing, "runs/bench-1"))
+    said = console.export_text()
+    assert "0 rounds of 0: no method is left to compare" in said and "by class" not in said
+    assert "svg" in plot(nothing.rows, "nothing", ["mtp-2"])
+    assert data(nothing)["rows"][0]["decode"] is None
 
 
 def test_the_data_hold_every_number() -> None:

@@ -51,6 +51,11 @@ class _Bench:
     standings: dict[str, Standing] = field(default_factory=dict)
     replies: list[Reply] = field(default_factory=list)
 
+    @property
+    def contested(self) -> bool:
+        """Return whether a method is left to compare with the baseline."""
+        return any(name != BASELINE and not standing.not_applied for name, standing in self.standings.items())
+
 
 def play(plan: Plan, task: Task | None, folder: Path, observer: Observer) -> Result:
     """Play all rounds and return what was measured; evidence goes to `folder`.
@@ -61,7 +66,7 @@ def play(plan: Plan, task: Task | None, folder: Path, observer: Observer) -> Res
     _prepare(bench, task)
     (folder / "plan.json").write_text(json.dumps(plan.as_json(), indent=1) + "\n", encoding="utf-8")
     begin, round_ = time.monotonic(), 0
-    while stats.goes_on(round_, plan.rounds, time.monotonic() - begin, plan.limit_s):
+    while bench.contested and stats.goes_on(round_, plan.rounds, time.monotonic() - begin, plan.limit_s):
         for name in stats.order([method.name for method in plan.methods], round_):
             if not bench.standings[name].not_applied:
                 _live(bench, name, round_)

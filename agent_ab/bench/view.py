@@ -25,15 +25,9 @@ DRAFTED_NOTHING = "°"
 def view(result: Result, where: str) -> Group:
     """Return the tables, and what must be known to read them."""
     rows = result.rows
-    parts: list[RenderableType] = [
-        _speed(result, rows),
-        Text(),
-        _waiting(rows, result.standings),
-        Text(),
-        _by_class(rows),
-        Text(),
-        _each_class(rows),
-    ]
+    parts: list[RenderableType] = [_speed(result, rows)]
+    if result.replies:
+        parts += [Text(), _waiting(rows, result.standings), Text(), _by_class(rows), Text(), _each_class(rows)]
     if any(row.drafted for row in rows):
         parts += [Text(), _acceptance(rows, result.standings), Text(), _positions(rows)]
     parts.append(Text())
@@ -192,7 +186,9 @@ def notes(result: Result) -> list[str]:
             f"each number: median over {told.rounds} rounds, of ratios the Hodges-Lehmann estimate [its {told.coverage:.1%}"
             f" interval{sure}], of these requests on this machine"
         )
-    if result.rounds < result.plan.rounds:
+    if all(s.not_applied for name, s in result.standings.items() if name != BASELINE):
+        lines.append(f"{counted(result.rounds, 'round')} of {result.plan.rounds}: no method is left to compare")
+    elif result.rounds < result.plan.rounds:
         lines.append(f"{result.rounds} of {result.plan.rounds} rounds: another would have ended after --max-minutes")
     lines.append(
         "× baseline: greater is faster; the two numbers of one round are divided. That of waiting takes in prefill, and text"
