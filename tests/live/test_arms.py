@@ -53,6 +53,10 @@ def test_several_candidates_share_one_baseline_attempt_and_each_is_a_run(tmp_pat
     done = agent_ab(tmp_path, "blocks", "--seeds", "4242", *words(suite))
     assert done.status == 0, done.stderr
     good, bad = done.data["candidates"]
+    lines = [line.split() for line in done.stderr.splitlines()]
+    assert [line[0] for line in lines if "tiny-4242-0" in line] == ["mtp", "bad"]
+    assert [line[0] for line in lines if "run" in line] == ["mtp:", "bad:"]
+    assert not [line for line in lines if line and line[0] == "candidate"]
     assert [c["decision"] for c in (good, bad)] == ["INCONCLUSIVE", "INCONCLUSIVE"] and bad["harm"] > good["harm"]
     shown = [here(tmp_path, "show", f"{c['run']}/tiny-4242-0", "--json").data["pair"] for c in (good, bad)]
     assert [pair["outcome"] for pair in shown] == ["BOTH_PASS", "BROKEN"]
