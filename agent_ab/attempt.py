@@ -143,7 +143,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         results = checks.run(task, frozen, settings.sandbox)
         paths.checks.write_bytes(_RESULTS.dump_json(results, indent=1))
         record.note(checks=results)
-    record.note(outcome=Outcome.PASS if record.attempt.passed == len(record.attempt.scored) else Outcome.FAIL)
+    record.note(outcome=Outcome.PASS if record.attempt.passed == record.attempt.total else Outcome.FAIL)
 
 
 @contextmanager

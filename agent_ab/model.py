@@ -431,6 +431,11 @@ class Pair:
         """Return whether the pair counts."""
         return self.outcome is not PairOutcome.VOID
 
+    @property
+    def checks_known(self) -> bool:
+        """Return whether each check is known, not only how many passed."""
+        return self.baseline.counted is None and self.candidate.counted is None
+
     def attempt(self, arm: Arm) -> Attempt:
         """Return the attempt of `arm`."""
         return self.baseline if arm is Arm.BASELINE else self.candidate

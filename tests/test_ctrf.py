@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_ab.export import ctrf
-from agent_ab.model import Arm, CheckStatus, Outcome, Pair
+from agent_ab.model import Arm, CheckCount, CheckStatus, Outcome, Pair
 from agent_ab.pair.pair import judge
 from tests.builders import attempt, check, pair
 
@@ -110,3 +110,13 @@ def test_untrusted_text_cannot_steer_a_terminal() -> None:
 
 def test_a_run_without_pairs_is_a_report_without_tests() -> None:
     assert report().results.summary.tests == 0
+
+
+def test_a_pair_of_which_only_the_number_of_checks_is_known_is_one_case() -> None:
+    def counted(mine: int, theirs: int) -> Case:
+        arms = (attempt(arm, checks=(), counted=CheckCount(n, 10)) for arm, n in zip(Arm, (mine, theirs), strict=True))
+        (case,) = report(judge(pair(*arms))).results.tests
+        return case
+
+    assert counted(10, 9).message == "10 of 10 checks passed in the baseline, 9 of 10 in the candidate"
+    assert [counted(*n).status for n in ((10, 9), (10, 10), (3, 4))] == ["failed", "passed", "other"]

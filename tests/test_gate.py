@@ -138,7 +138,7 @@ def spoiled(change: str) -> list[Observation]:
         ("negative", "the wall time of the candidate is -3.0: negative"),
         ("duplicate", "a duplicate of"),
         ("missing", "the candidate has no attempt; a pair needs both arms"),
-        ("checks", "the arms were judged by different check sets: check-9"),
+        ("checks", "the arms were judged by different check sets: the candidate lacks check-9"),
         ("settings", "both arms had the same setting, in a run that was planned as a comparison"),
         ("impossible", "11 of 10 checks passed in the candidate, which is not possible"),
         ("void", "VOID, the candidate broke, and no later try of it is valid"),

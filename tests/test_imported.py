@@ -1,5 +1,6 @@
 """Results from elsewhere, brought in and judged."""
 
+import itertools
 import json
 import re
 import shutil
@@ -98,6 +99,42 @@ def test_imported_attempts_can_be_looked_at_like_played_ones(store: Store) -> No
     assert store.run("published_experiment").plan["source"]["setup"]["gpu"] == "NVIDIA RTX 3090, 24 GB"
 
 
+def documented(form: str) -> str:
+    """Return the example of a form in docs/verdict.md."""
+    page = (Path(__file__).parent.parent / "docs" / "verdict.md").read_text(encoding="utf-8")
+    lines = page.split(f"**{form}**", 1)[1].split("\n\n", 1)[1].splitlines()
+    return "".join(f"{line[4:]}\n" for line in itertools.takewhile(lambda line: line.startswith("    "), lines))
+
+
+@pytest.mark.parametrize("form", ["CSV", "JSON"])
+def test_a_documented_form_is_imported_and_judged_without_faults(store: Store, tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"results.{form.lower()}"
+    path.write_text(documented(form), encoding="utf-8")
+    assert import_file(path, store).faults == ()
+    assert judged.verdict_of(store).decision is Decision.INCONCLUSIVE
+
+
+def test_different_check_sets_say_which_arm_lacks_what(store: Store, tmp_path: Path) -> None:
+    both = {"checks": {"exact-amounts": True, "read-failure": True}}
+    other = {"checks": {"exact-amounts": True, "retry": True}}
+    for candidate, told in (
+        (result(1, checks_scored=2), "the candidate lacks exact-amounts, read-failure."),
+        (other, "the baseline lacks retry; the candidate lacks read-failure."),
+    ):
+        verdict = brought_in(store, tmp_path, "r.json", pairs(baseline=both, candidate=candidate))
+        assert verdict.reasons[0] == f"a-1-0: the arms were judged by different check sets: {told}"
+
+
+def test_the_number_of_checks_is_shown_wherever_a_pair_is(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text(CSV, encoding="utf-8")
+    assert here(tmp_path, "import", "r.csv", "--db", "runs.db").status == 0
+    assert re.search(r"r/a-1-0 +BROKEN +10/10 +9/10 +- *\n", here(tmp_path, "pairs").stdout)
+    assert here(tmp_path, "pairs", "--json").data[0]["flips"] is None
+    shown = here(tmp_path, "show", "r/a-1-0").stdout
+    assert re.search(r"passed +10/10 +9/10", shown)
+    assert "which checks flipped is not known" in shown and "no check flipped" not in shown
+
+
 def test_a_file_imported_twice_is_two_runs(store: Store) -> None:
     assert [import_file(PUBLISHED, store).run for _ in range(2)] == ["published_experiment", "published_experiment-2"]
 
@@ -135,7 +172,10 @@ def test_a_json_file_has_its_pairs(store: Store, tmp_path: Path) -> None:
         ({"candidate": result(wall_s=-1)}, "a-1-0: the wall time of the candidate is -1.0: negative"),
         ({"candidate": None}, "a-1-0: the candidate has no attempt; a pair needs both arms"),
         ({"task": "b"}, "b-1-0: a duplicate attempt: task, seed and repeat occur twice"),
-        ({"candidate": result(9, checks_scored=9)}, "a-1-0: the arms were judged by different check sets: 10 and 9"),
+        (
+            {"candidate": result(9, checks_scored=9)},
+            "a-1-0: the arms were judged by different check sets: 10 in the baseline, 9 in the candidate",
+        ),
         ({"candidate": result(11)}, "a-1-0: 11 of 10 checks passed in the candidate"),
         ({"candidate": {"wall_s": 1.0}}, "a-1-0: the candidate has no result"),
     ],

@@ -19,7 +19,7 @@ from agent_ab.progress import Progress
 from agent_ab.report import report
 from agent_ab.schedule import plan_pair
 from agent_ab.session.session import playing
-from agent_ab.wording import plain_line
+from agent_ab.wording import NOTHING, plain_line
 
 
 @app.command()
@@ -101,16 +101,22 @@ def pairs(as_json: AsJson = False, db: Db = Path("runs.db")) -> None:
     finally:
         store.close()
     if as_json:
-        rows = [{"name": p.name, "outcome": p.outcome, "flips": len(p.flips), "valid": p.valid} for p in loaded]
+        rows = [{"name": p.name, "outcome": p.outcome, "flips": _flips(p), "valid": p.valid} for p in loaded]
         print_json(rows)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("pair", "outcome", "baseline", "candidate", "flips"):
         table.add_column(column)
     for p in loaded:
-        counts = [f"{a.passed}/{len(a.scored)}" for a in (p.baseline, p.candidate)]
-        table.add_row(plain_line(p.name), p.outcome.value, *counts, str(len(p.flips)))
+        counts = [f"{a.passed}/{a.total}" for a in (p.baseline, p.candidate)]
+        flips = _flips(p)
+        table.add_row(plain_line(p.name), p.outcome.value, *counts, NOTHING if flips is None else str(flips))
     out.print(table)
+
+
+def _flips(pair: Pair) -> int | None:
+    """Return how many checks flipped; None where only their number is known."""
+    return len(pair.flips) if pair.checks_known else None
 
 
 def _stored(name: str | None, db: Path) -> Pair:

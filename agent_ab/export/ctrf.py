@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from agent_ab import __version__
-from agent_ab.model import Attempt, CheckResult, CheckStatus, Json, Pair
+from agent_ab.model import Attempt, CheckCount, CheckResult, CheckStatus, Json, Pair
 from agent_ab.verdict.verdict import Decision, Verdict
 from agent_ab.wording import visible
 
@@ -44,6 +44,18 @@ def _cases(pair: Pair) -> Iterator[dict[str, Json]]:
     mine = {check.id: check for check in pair.baseline.scored}
     for check_id in mine | theirs:
         yield _case(pair, check_id, mine.get(check_id), theirs.get(check_id))
+    if pair.baseline.counted and pair.candidate.counted:
+        yield _case_of_number(pair, pair.baseline.counted, pair.candidate.counted)
+
+
+def _case_of_number(pair: Pair, mine: CheckCount, theirs: CheckCount) -> dict[str, Json]:
+    """Return the one case of a pair whose checks are not known one by one."""
+    told = f"{mine.passed} of {mine.scored} checks passed in the baseline, {theirs.passed} of {theirs.scored} in the candidate"
+    status = "failed" if theirs.passed < mine.passed else "passed" if theirs.passed == theirs.scored else "other"
+    return _case(pair, "number of checks", None, None) | {
+        "status": status,
+        "message": told,
+    }
 
 
 def _case(pair: Pair, check_id: str, mine: CheckResult | None, theirs: CheckResult | None) -> dict[str, Json]:

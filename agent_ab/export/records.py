@@ -61,9 +61,9 @@ class PairRecord(_Record):
     variable: str
     """The declared variable."""
     outcome: PairOutcome
-    fixed: int
-    """Checks that failed in the baseline and passed in the candidate."""
-    broken: int
+    fixed: int | None
+    """Checks that failed in the baseline and passed in the candidate; null: only the number of checks is known."""
+    broken: int | None
     """Checks that passed in the baseline and failed in the candidate."""
     divergence: str | None
     """What made the arms part: `identical`, `model`, `environment`, `infrastructure`; null when nothing was compared."""
@@ -276,14 +276,18 @@ def _pair(pair: Pair) -> PairRecord:
     return PairRecord(
         **{name: getattr(pair, name) for name in own},
         pair=pair.id,
-        fixed=sum(flip.candidate is CheckStatus.PASS for flip in pair.flips),
-        broken=sum(flip.candidate is CheckStatus.FAIL for flip in pair.flips),
+        fixed=_flips(pair, CheckStatus.PASS),
+        broken=_flips(pair, CheckStatus.FAIL),
         divergence=parted.kind.value if parted else None,
         divergence_exchange=parted.exchange if parted else None,
         divergence_token=parted.token if parted else None,
         unproven_lines=[line.name for line in pair.proof if not line.ok],
         findings=list(pair.findings),
     )
+
+
+def _flips(pair: Pair, now: CheckStatus) -> int | None:
+    return sum(flip.candidate is now for flip in pair.flips) if pair.checks_known else None
 
 
 def _attempt(key: dict[str, Any], attempt: Attempt) -> AttemptRecord:

@@ -12,6 +12,8 @@ from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, ExchangeLog, Jso
 SNAPSHOT = "snapshot.tar"
 ATTACHED = "attached server"
 """The proof line that lists what nobody proved of a server."""
+NAMES_SHOWN = 3
+"""So many checks are named in a fault."""
 CONTROL_KINDS = ("aa", "controls")
 """Kinds of runs that test the apparatus: in them a repeated conversation counts."""
 
@@ -271,13 +273,27 @@ def _check_set_faults(valid: Sequence[Observation]) -> Iterable[str]:
             continue
         seen.add(alike)
         if left.checks.keys() != right.checks.keys() or left.scored != right.scored:
-            odd = sorted(left.checks.keys() ^ right.checks.keys())
-            named = f": {', '.join(odd[:3])}" if odd else f": {left.scored} and {right.scored}"
-            yield f"{o.pair}: the arms were judged by different check sets{named}"
+            yield f"{o.pair}: the arms were judged by different check sets: {_lacking(left, right)}"
             continue
         first = sets.setdefault(o.task, (o.pair, frozenset(left.checks), left.scored))
         if first[1] != left.checks.keys() or first[2] != left.scored:
             yield f"{o.pair}: judged by another check set than {first[0]} of the same task"
+
+
+def _lacking(left: Side, right: Side) -> str:
+    """Return which arm lacks which checks of the other."""
+    lacks = (
+        (Arm.BASELINE, right.checks.keys() - left.checks.keys()),
+        (Arm.CANDIDATE, left.checks.keys() - right.checks.keys()),
+    )
+    told = [f"the {arm} lacks {_named(names)}" for arm, names in lacks if names]
+    return "; ".join(told) or f"{left.scored} in the baseline, {right.scored} in the candidate"
+
+
+def _named(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    rest = len(listed) - NAMES_SHOWN
+    return ", ".join(listed[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _setting_faults(run: RunFacts, valid: Sequence[Observation]) -> Iterable[str]:

@@ -43,7 +43,7 @@ def pair_data(pair: Pair, evidence: str) -> Json:
 def pair_view(pair: Pair, evidence: str) -> RenderableType:
     """Return the whole result of a pair for a terminal of 100 columns."""
     parts: list[RenderableType] = [_headline(pair)]
-    if pair.baseline.checks or pair.candidate.checks:
+    if any(arm.checks or arm.total for arm in (pair.baseline, pair.candidate)):
         parts += [Text(), _check_table(pair)]
     parts += [Text(), _arm_table(pair), Text(), _proof_table(pair)]
     if pair.divergence is not None:
@@ -94,13 +94,19 @@ def _headline(pair: Pair) -> Text:
         (pair.outcome.value, f"bold {_STYLE[pair.outcome]}"),
     )
     if pair.valid:
-        text.append(f"   {counted(len(pair.flips), 'check')} flipped" if pair.flips else "   no check flipped")
+        text.append(f"   {_flipped(pair)}")
         if not pair.proven:
             text.append("   UNPROVEN", style="bold yellow")
     else:
         faults = [f"{line.name}: {line.detail}" for line in pair.proof if not line.ok]
         text.append("   " + (plain_line(faults[0]) if faults else ""))
     return text
+
+
+def _flipped(pair: Pair) -> str:
+    if not pair.checks_known:
+        return "which checks flipped is not known, only their number"
+    return f"{counted(len(pair.flips), 'check')} flipped" if pair.flips else "no check flipped"
 
 
 def _check_table(pair: Pair) -> Table:
@@ -122,8 +128,8 @@ def _check_table(pair: Pair) -> Table:
             )
     table.add_row(
         Text("passed", style="bold"),
-        f"{pair.baseline.passed}/{len(pair.baseline.scored)}",
-        f"{pair.candidate.passed}/{len(pair.candidate.scored)}",
+        f"{pair.baseline.passed}/{pair.baseline.total}",
+        f"{pair.candidate.passed}/{pair.candidate.total}",
         "",
     )
     return table

@@ -45,7 +45,7 @@ def headline(planned: PlannedPair, now: Standing) -> str:
 def pair_line(pair: Pair, now: Standing) -> str:
     """Return the line that a finished pair leaves."""
     arms = [pair.attempt(arm) for arm in Arm]
-    scores = " ".join(f"{f'{a.passed}/{len(a.scored)}' if a.checks else '-':>5}" for a in arms)
+    scores = " ".join(f"{f'{a.passed}/{a.total}' if a.total else '-':>5}" for a in arms)
     took = " + ".join(wording.seconds(a.duration_s) for a in arms)
     why = "" if pair.valid else f"  {next((line.detail for line in pair.proof if not line.ok), '')[:160]}"
     again = " (again)" if pair.again else ""
