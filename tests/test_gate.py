@@ -390,3 +390,18 @@ def test_the_commands_help_names_every_exit_status(tmp_path: Path) -> None:
     done = here(tmp_path, "gate", "--help")
     assert done.status == 0
     assert "0 ADOPT, 1 REJECT, 2 your mistake, 3 INCONCLUSIVE, 4 INVALID" in " ".join(done.stdout.split())
+
+
+def test_flips_of_a_pair_come_in_one_order_whatever_order_its_checks_are_stored_in() -> None:
+    def turned(o: Observation) -> Observation:
+        assert o.baseline and o.candidate
+        return replace(
+            o,
+            baseline=replace(o.baseline, checks=dict(reversed(o.baseline.checks.items()))),
+            candidate=replace(o.candidate, checks=dict(reversed(o.candidate.checks.items()))),
+        )
+
+    played = pairs(8, 10, 7)
+    flips = judged(played).flips
+    assert flips == judged([turned(o) for o in played]).flips
+    assert [flip.check for flip in flips[:3]] == ["check-7", "check-8", "check-9"]

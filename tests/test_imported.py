@@ -155,7 +155,7 @@ def test_a_csv_file_may_name_its_checks(store: Store, tmp_path: Path) -> None:
     text = "task,seed,arm,check:x,check:y\na,1,baseline,pass,1\na,1,candidate,pass,fail\n"
     verdict = brought_in(store, tmp_path, "r.csv", text)
     assert [(f.check, f.broken) for f in verdict.flips] == [("y", True)]
-    assert verdict.unchanged == ("a/x",)
+    assert verdict.unchanged == (("a", "x"),)
 
 
 def test_a_json_file_has_its_pairs(store: Store, tmp_path: Path) -> None:

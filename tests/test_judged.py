@@ -154,7 +154,7 @@ def test_a_check_that_disagreed_with_itself_in_the_aa_run_is_quarantined(store: 
     stored.save(store, run, pairs, kind="aa", plan=stored.plan(seeds=3, candidate={}), blocks=3)
     suite(store)
     verdict = judged.verdict_of(store)
-    assert verdict.quarantined == ("build-planner/check-9",)
+    assert verdict.quarantined == (("build-planner", "check-9"),)
     assert verdict.correctness and verdict.correctness.checks == 12 * 10 - 3
     lenient = judged.verdict_of(store, None, Policy(quarantine_after=2))
     assert lenient.quarantined == ()

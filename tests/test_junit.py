@@ -6,8 +6,8 @@ from dataclasses import replace
 from agent_ab.gate.gate import Apparatus, Rules, judge
 from agent_ab.gate.policy import Policy
 from agent_ab.verdict.junit import junit
-from agent_ab.verdict.verdict import Verdict
-from tests.verdicts import pair, pairs, run
+from agent_ab.verdict.verdict import Verdict, to_json
+from tests.verdicts import TASKS, pair, pairs, run
 
 POLICY = Policy()
 
@@ -63,3 +63,17 @@ def test_a_quarantined_check_is_skipped() -> None:
 def test_names_that_xml_cannot_hold_do_not_break_it() -> None:
     hostile = [replace(o, task=f"{o.task}\x00\x1b]</testcase>&\ufffe\ud800") for o in pairs(8)]
     assert any("</testcase>&" in name for name in cases(judged(hostile)))
+
+
+def test_a_task_whose_name_holds_a_slash_keeps_its_checks() -> None:
+    odd = [replace(o, task=f"team/{o.task}") for o in pairs(8)]
+    verdict = judged(odd, quarantined=frozenset({("team/csv-ledger", "check-0")}))
+    classes = {case.get("classname") for case in ET.fromstring(junit(verdict))}
+    assert classes == {f"team/{name}" for name in TASKS} | {"agent-ab"}
+    assert to_json(verdict)["quarantined"] == ["team/csv-ledger/check-0"]
+
+
+def test_names_that_turn_the_direction_of_reading_are_made_visible() -> None:
+    text = junit(judged([replace(o, task=f"{o.task}\u202e\u200b") for o in pairs(8)]))
+    assert "\u202e" not in text and "\u200b" not in text
+    assert "csv-ledger&lt;U+202E&gt;&lt;U+200B&gt;" in text

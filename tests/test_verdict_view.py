@@ -101,3 +101,16 @@ def test_p_values_are_short(p: float | None, text: str) -> None:
 def test_an_interval_names_its_level() -> None:
     assert interval(Interval(-0.1, 0.2, 0.95), 2) == "95 % [-0.10, 0.20]"
     assert interval(Interval(None, None, 0.95)) == interval(None) == "-"
+
+
+def test_a_ratio_of_times_that_were_all_cut_in_both_arms_is_not_known() -> None:
+    def cut(o: Observation) -> Observation:
+        assert o.baseline and o.candidate
+        arms = (replace(o.baseline, censored=True), replace(o.candidate, censored=True, seconds=100.0))
+        return replace(o, baseline=arms[0], candidate=arms[1])
+
+    observations = [cut(o) for o in pairs(8)]
+    text = shown(observations)
+    assert "candidate / baseline not known: every pair was cut at the limit in both arms" in text
+    assert "geometric mean" not in text and "mean 1 min 40 s and 1 min 40 s" in text
+    assert "(geometric mean)" in shown([*observations[:7], pair(7)])

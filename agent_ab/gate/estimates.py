@@ -161,13 +161,25 @@ def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
     if not pairs:
         return found_time
     level = 1 - policy.alpha
-    ratio = walltime.geometric_ratio(pairs, level)
     totals = [math.fsum(p.baseline for p in pairs), math.fsum(p.candidate for p in pairs)]
     hourly = walltime.solved_per_hour(
         [solved[kind] for kind, *_ in timed],
         [(p.baseline, p.candidate) for p in pairs],
         level,
     )
+    found_time = replace(
+        found_time,
+        mean_baseline_s=totals[0] / len(pairs),
+        mean_candidate_s=totals[1] / len(pairs),
+        solved_per_hour_baseline=hourly.baseline,
+        solved_per_hour_candidate=hourly.candidate,
+        solved_per_hour_ratio=hourly.ratio,
+        solved_per_hour_interval=None if hourly.ratio is None else Interval(hourly.low, hourly.high, level),
+    )
+    if unknown == len(pairs):
+        # Both limits are one number: a ratio of 1 would be the limit's, not the arms'.
+        return found_time
+    ratio = walltime.geometric_ratio(pairs, level)
     return replace(
         found_time,
         ratio=ratio.value,
@@ -176,12 +188,6 @@ def time(found: Sample, ev: Evidence, policy: Policy) -> Time:
         hodges_lehmann=walltime.hodges_lehmann(pairs),
         p_wilcoxon=walltime.wilcoxon_p(pairs),
         ratio_of_sums=totals[1] / totals[0],
-        mean_baseline_s=totals[0] / len(pairs),
-        mean_candidate_s=totals[1] / len(pairs),
-        solved_per_hour_baseline=hourly.baseline,
-        solved_per_hour_candidate=hourly.candidate,
-        solved_per_hour_ratio=hourly.ratio,
-        solved_per_hour_interval=None if hourly.ratio is None else Interval(hourly.low, hourly.high, level),
     )
 
 
@@ -191,8 +197,8 @@ class CheckTable:
 
     differing: tuple[CheckEvidence, ...] = ()
     """Those that differed at least once, most broken first."""
-    unchanged: tuple[str, ...] = ()
-    """The others, as `task/check`."""
+    unchanged: tuple[tuple[str, str], ...] = ()
+    """The others, as (task, check)."""
 
 
 def checks(found: Sample, quarantined: frozenset[tuple[str, str]], policy: Policy, *, fixed_size: bool) -> CheckTable:
@@ -227,7 +233,7 @@ def checks(found: Sample, quarantined: frozenset[tuple[str, str]], policy: Polic
         for i, (task, check) in enumerate(names)
         if table[i, 0] or table[i, 2]
     ]
-    unchanged = (f"{task}/{check}" for i, (task, check) in enumerate(names) if not table[i, 0] and not table[i, 2])
+    unchanged = (name for i, name in enumerate(names) if not table[i, 0] and not table[i, 2])
     return CheckTable(tuple(sorted(rows, key=lambda r: (-r.broken, r.fixed, r.task, r.check))), tuple(unchanged))
 
 

@@ -106,7 +106,7 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
         needed=numbers.needed if numbers else None,
         path=numbers.evidence.path if numbers else (),
         checks=table.differing,
-        quarantined=tuple(f"{task}/{check}" for task, check in sorted(quarantined)),
+        quarantined=tuple(sorted(quarantined)),
         unchanged=table.unchanged,
         flips=_flips(ordered) if not broken else (),
         tasks=estimates.tasks(numbers.sample) if numbers else (),
@@ -254,7 +254,8 @@ def _flips(ordered: Sequence[Observation]) -> tuple[ObservedFlip, ...]:
     for o in ordered:
         if not o.valid or not o.baseline or not o.candidate or o.baseline.checks == o.candidate.checks:
             continue
-        for name, passed in o.baseline.checks.items():
+        # By name: the database and the evidence hold the checks in two orders.
+        for name, passed in sorted(o.baseline.checks.items()):
             if o.candidate.checks[name] != passed:
                 found.append(ObservedFlip(o.pair, o.task, name, broken=passed))
         if len(found) >= FLIPS_KEPT:

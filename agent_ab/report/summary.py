@@ -117,6 +117,8 @@ class Summary:
     timeouts: Mapping[Arm, int]
     unproven: int
     """Counted pairs that nobody proved."""
+    checks_known: bool
+    """Each check of each counted pair is known, not only how many passed."""
 
     @property
     def broken(self) -> int:
@@ -147,6 +149,7 @@ def summarise(pairs: Sequence[Pair]) -> Summary:
         lengths=_lengths(good),
         timeouts={arm: sum(timed_out(pair.attempt(arm)) for pair in good) for arm in Arm},
         unproven=sum(not pair.proven for pair in good),
+        checks_known=all(pair.checks_known for pair in good),
     )
 
 

@@ -1,13 +1,12 @@
 """A verdict as JUnit XML: one test case a check, and one for the verdict. Pure."""
 
-import re
 import xml.etree.ElementTree as ET
 
 from agent_ab.verdict.verdict import Decision, Verdict
-from agent_ab.wording import counted
+from agent_ab.wording import counted, plain_line
 
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even escaped."""
+_NONCHARACTERS = str.maketrans(dict.fromkeys((0xFFFE, 0xFFFF), "\N{REPLACEMENT CHARACTER}"))
+"""What XML 1.0 cannot hold, not even escaped, and `plain_line` leaves as it is."""
 
 
 def junit(verdict: Verdict) -> str:
@@ -25,12 +24,10 @@ def junit(verdict: Verdict) -> str:
             ET.SubElement(case, "failure", type="regressed", message=f"regressed: {facts}")
         else:
             ET.SubElement(case, "system-out").text = f"observed, not more than that: {facts}"
-    for name in verdict.quarantined:
-        task, _, check_id = name.partition("/")
+    for task, check_id in verdict.quarantined:
         case = ET.SubElement(suite, "testcase", classname=_text(task), name=_text(check_id))
         ET.SubElement(case, "skipped", message="quarantined: gave two verdicts on one snapshot in the A/A run")
-    for unchanged in verdict.unchanged:
-        task, _, check_id = unchanged.partition("/")
+    for task, check_id in verdict.unchanged:
         ET.SubElement(suite, "testcase", classname=_text(task), name=_text(check_id))
     own = ET.SubElement(suite, "testcase", classname="agent-ab", name="verdict")
     text = "\n".join(_text(line) for line in (*verdict.reasons, *verdict.warnings))
@@ -50,4 +47,4 @@ def junit(verdict: Verdict) -> str:
 
 
 def _text(untrusted: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", untrusted)
+    return plain_line(untrusted).translate(_NONCHARACTERS)

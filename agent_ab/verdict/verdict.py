@@ -163,7 +163,7 @@ class Time:
     """Attempts cut at their time limit."""
     censored_candidate: int
     ratio: float | None = None
-    """Geometric mean of candidate / baseline; a time cut at the limit counts as the limit."""
+    """Geometric mean of candidate / baseline; a time cut at the limit counts as the limit. None: all pairs are `unknown`."""
     interval: Interval | None = None
     ratio_censored: float | None = None
     """The same with times at the limit as censored (Tobit); None when nothing was cut or it cannot be fitted."""
@@ -297,10 +297,10 @@ class Verdict:
     """At every block end, thinned to 200 points."""
     checks: tuple[CheckEvidence, ...]
     """Checks that differed at least once, most broken first; empty when the checks are not known one by one."""
-    quarantined: tuple[str, ...]
-    """Checks, as `task/check`, that count in neither arm: they gave two verdicts on one snapshot in the A/A run."""
-    unchanged: tuple[str, ...]
-    """Checks, as `task/check`, that came out alike in every pair."""
+    quarantined: tuple[tuple[str, str], ...]
+    """Checks, as (task, check), that count in neither arm: they gave two verdicts on one snapshot in the A/A run."""
+    unchanged: tuple[tuple[str, str], ...]
+    """Checks, as (task, check), that came out alike in every pair."""
     flips: tuple[ObservedFlip, ...]
     """The first 1000, in the order of the pairs."""
     tasks: tuple[TaskEvidence, ...]
@@ -313,6 +313,8 @@ class Verdict:
 
 
 def to_json(verdict: Verdict) -> Json:
-    """Return `verdict` as JSON-able data; `verdict` in it is the decision's word."""
+    """Return `verdict` as JSON-able data; `verdict` in it is the decision's word, checks are `task/check`."""
     data = asdict(verdict)
+    for key in ("quarantined", "unchanged"):
+        data[key] = ["/".join(check) for check in data[key]]
     return {"schema": SCHEMA, "verdict": data.pop("decision"), "exit_status": verdict.exit_status, **data}

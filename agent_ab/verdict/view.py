@@ -124,6 +124,9 @@ def _time(t: Time) -> list[tuple[str, str]]:
     if t.ratio is not None:
         tobit = "" if t.ratio_censored is None else f", {t.ratio_censored:.3f} with cut times as censored"
         lines.append(("", f"candidate / baseline {t.ratio:.3f} (geometric mean), {_ends(t.interval, t.pairs)}{tobit}"))
+    elif t.unknown:
+        lines.append(("", "candidate / baseline not known: every pair was cut at the limit in both arms"))
+    if t.mean_baseline_s is not None:
         lines.append(("", f"mean {seconds(t.mean_baseline_s)} and {seconds(t.mean_candidate_s)}"))
     if t.solved_per_hour_baseline is not None and t.solved_per_hour_candidate is not None:
         text = f"baseline {t.solved_per_hour_baseline:.2f}, candidate {t.solved_per_hour_candidate:.2f}"

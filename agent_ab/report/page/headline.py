@@ -112,8 +112,9 @@ def _flipped(summary: Summary) -> Tile:
         return Tile(title, wording.NOTHING, "no check was judged in both arms", href)
     words = tuple(f"{wording.thousands(arm.passed)} of {wording.thousands(arm.scored)}" for arm in (b, c))
     bars = _bars((b.passed, c.passed), (words[0], words[1]), b.scored)
-    if not summary.flips and b.passed != c.passed:
-        return Tile(title, "not known", "only how many checks passed is known", href, "broken", bars)
+    if not summary.flips and not summary.checks_known:
+        tone = "broken" if c.passed < b.passed else ""
+        return Tile(title, "not known", "only how many checks passed is known", href, tone, bars)
     if not summary.flips:
         return Tile(title, "none", "every check came out alike in both arms", href, "good", bars)
     if not summary.broken:
@@ -122,6 +123,8 @@ def _flipped(summary: Summary) -> Tile:
 
 
 def _wait(summary: Summary, time: Time | None) -> Tile:
+    if time and time.ratio is None and time.unknown:
+        return Tile("The wait", "not known", "every pair was cut at the limit in both arms", "#price")
     if time is None or time.ratio is None:
         return Tile("The wait", wording.NOTHING, "no wall time in both arms", "#price")
     means = time.mean_baseline_s, time.mean_candidate_s

@@ -101,7 +101,7 @@ def flip_lines(
         found = evidence.get((flip.task, flip.check_id))
         if found and found.regressed:
             notes.insert(0, "regressed: the evidence, corrected over all checks, supports it")
-        if verdict and f"{flip.task}/{flip.check_id}" in verdict.quarantined:
+        if verdict and (flip.task, flip.check_id) in verdict.quarantined:
             notes.insert(0, "quarantined: gave two verdicts on the same snapshot, counts in neither arm")
         lines.append(_flip_line(flip, by_name, tuple(dict.fromkeys(notes))))
     return tuple(lines)
