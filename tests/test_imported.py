@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator
@@ -256,6 +257,42 @@ def test_every_fault_that_the_gate_will_name_is_told_when_importing(tmp_path: Pa
     assert verdict.status == 4
     assert [f"{line}." for line in told] == verdict.data["reasons"]
     assert here(tmp_path, "import", "r.json", "--db", "p.db", "--json").data["faults"] == told
+
+
+def test_every_fault_of_a_pair_is_told_of_both_arms(store: Store, tmp_path: Path) -> None:
+    neither = {"wall_s": math.nan}
+    path = tmp_path / "r.json"
+    path.write_text(
+        json.dumps(
+            {
+                "pairs": [
+                    {**_plain(), "baseline": neither, "candidate": neither},
+                    {"task": "c"},
+                    {"task": "d", "baseline": result(11, wall_s=-1.0)},
+                    *(
+                        {**_plain(), "task": "e", "seed": seed, "candidate": result(9, checks_scored=9)}
+                        for seed in (1, 2)
+                    ),
+                ]
+            }
+        ),
+        encoding="utf-8",
+    )
+    assert import_file(path, store).faults == (
+        "b-1-0: the wall time of the baseline is not a number",
+        "b-1-0: the baseline has no result: neither checks nor checks_passed",
+        "b-1-0: the wall time of the candidate is not a number",
+        "b-1-0: the candidate has no result: neither checks nor checks_passed",
+        "c-0-0: the baseline has no attempt; a pair needs both arms",
+        "c-0-0: the candidate has no attempt; a pair needs both arms",
+        "d-0-0: the candidate has no attempt; a pair needs both arms",
+        "d-0-0: 11 of 10 checks passed in the baseline, which is not possible",
+        "d-0-0: the wall time of the baseline is -1.0: negative",
+        *(
+            f"e-{n}-0: the arms were judged by different check sets: 10 in the baseline, 9 in the candidate"
+            for n in (1, 2)
+        ),
+    )
 
 
 def test_of_many_faults_the_first_are_printed(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from agent_ab import __version__
 from agent_ab.errors import UserError
 from agent_ab.gate import import_forms, observations
 from agent_ab.gate.import_forms import Result, ResultPair, Results
+from agent_ab.gate.observations import Side
 from agent_ab.gate.observed import observed
 from agent_ab.model import (
     AgentEnd,
@@ -73,30 +74,56 @@ def import_file(path: Path, store: Store) -> Imported:
 
 def _storable(results: Results) -> tuple[list[ResultPair], tuple[str, ...]]:
     """Return the pairs that the database can hold, and what is wrong with the others: the gate says INVALID."""
-    kept: dict[tuple[str, int, int], ResultPair] = {}
+    kept: list[ResultPair] = []
+    seen: set[tuple[str, int, int]] = set()
     names: set[str] = set()
-    faults = []
+    faults: list[str] = []
     for found in results.pairs:
         name = _pair_id(found)
         key = (found.task, found.seed, found.repeat)
-        results_of = {arm: getattr(found, arm.value) for arm in Arm}
-        missing = [arm.value for arm, result in results_of.items() if result is None]
-        odd = [arm.value for arm, result in results_of.items() if result and not math.isfinite(result.wall_s or 0)]
-        bare = [arm.value for arm, r in results_of.items() if r and r.checks is None and r.checks_passed is None]
-        if key in kept:
-            faults.append(f"{name}: a duplicate attempt: task, seed and repeat occur twice")
+        wrong = _without_result(found)
+        if key in seen:
+            wrong.insert(0, "a duplicate attempt: task, seed and repeat occur twice")
         elif name in names:
-            faults.append(f"{name}: a duplicate attempt: two pairs have this name; another label tells them apart")
-        elif missing:
-            faults.append(f"{name}: the {missing[0]} has no attempt; a pair needs both arms")
-        elif odd:
-            faults.append(f"{name}: the wall time of the {odd[0]} is not a number")
-        elif bare:
-            faults.append(f"{name}: the {bare[0]} has no result: neither checks nor checks_passed")
+            wrong.insert(0, "a duplicate attempt: two pairs have this name; another label tells them apart")
+        seen.add(key)
+        names.add(name)
+        if wrong:
+            # The gate cannot look at what is not in the database.
+            faults += [f"{name}: {line}" for line in (*wrong, *_side_faults(found))]
         else:
-            kept[key] = found
-            names.add(name)
-    return list(kept.values()), tuple(faults)
+            kept.append(found)
+    return kept, tuple(faults)
+
+
+def _without_result(found: ResultPair) -> list[str]:
+    """Return in which arms a result is not there, or no number that the database can hold."""
+    wrong = []
+    for arm, result in _results(found):
+        if result is None:
+            wrong.append(f"the {arm} has no attempt; a pair needs both arms")
+            continue
+        if not math.isfinite(result.wall_s or 0):
+            wrong.append(f"the wall time of the {arm} is not a number")
+        if _bare(result):
+            wrong.append(f"the {arm} has no result: neither checks nor checks_passed")
+    return wrong
+
+
+def _side_faults(found: ResultPair) -> Iterable[str]:
+    for arm, result in _results(found):
+        if result is None:
+            continue
+        seconds = result.wall_s if math.isfinite(result.wall_s or 0) else None
+        yield from observations.side_faults(arm, Side(result.passed, result.scored, {}, seconds))
+
+
+def _results(found: ResultPair) -> tuple[tuple[Arm, Result | None], ...]:
+    return (Arm.BASELINE, found.baseline), (Arm.CANDIDATE, found.candidate)
+
+
+def _bare(result: Result) -> bool:
+    return result.checks is None and result.checks_passed is None
 
 
 def _run_id(stem: str, taken: set[str]) -> str:

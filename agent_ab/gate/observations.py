@@ -218,7 +218,8 @@ def faults(run: RunFacts, observations: Sequence[Observation]) -> tuple[str, ...
         else:
             played[slot] = o.pair
         if not (_sound(o.baseline) and _sound(o.candidate)):
-            found += _side_faults(o)
+            sides = ((Arm.BASELINE, o.baseline), (Arm.CANDIDATE, o.candidate))
+            found += [f"{o.pair}: {line}" for arm, side in sides for line in side_faults(arm, side)]
     if not run.running:
         found += _unresolved(observations, played)
     found += _check_set_faults(valid)
@@ -227,24 +228,24 @@ def faults(run: RunFacts, observations: Sequence[Observation]) -> tuple[str, ...
 
 
 def _sound(side: Side | None) -> bool:
-    """Return whether `_side_faults` has nothing to say, which it almost never has."""
+    """Return whether `side_faults` has nothing to say, which it almost never has."""
     if side is None or not side.scored or not 0 <= side.passed <= side.scored:
         return False
     return side.seconds is None or 0 < side.seconds < math.inf
 
 
-def _side_faults(o: Observation) -> Iterable[str]:
-    for arm, side in ((Arm.BASELINE, o.baseline), (Arm.CANDIDATE, o.candidate)):
-        if side is None:
-            yield f"{o.pair}: the {arm} has no attempt; a pair needs both arms"
-            continue
-        if not side.scored:
-            yield f"{o.pair}: no check was scored in the {arm}"
-        elif not 0 <= side.passed <= side.scored:
-            yield f"{o.pair}: {side.passed} of {side.scored} checks passed in the {arm}, which is not possible"
-        if side.seconds is not None and not (math.isfinite(side.seconds) and side.seconds > 0):
-            what = "negative" if side.seconds < 0 else "not a number" if math.isnan(side.seconds) else "no time"
-            yield f"{o.pair}: the wall time of the {arm} is {side.seconds}: {what}"
+def side_faults(arm: Arm, side: Side | None) -> Iterable[str]:
+    """Yield, a clause each, what makes an arm's attempt impossible to judge."""
+    if side is None:
+        yield f"the {arm} has no attempt; a pair needs both arms"
+        return
+    if not side.scored:
+        yield f"no check was scored in the {arm}"
+    elif not 0 <= side.passed <= side.scored:
+        yield f"{side.passed} of {side.scored} checks passed in the {arm}, which is not possible"
+    if side.seconds is not None and not (math.isfinite(side.seconds) and side.seconds > 0):
+        what = "negative" if side.seconds < 0 else "not a number" if math.isnan(side.seconds) else "no time"
+        yield f"the wall time of the {arm} is {side.seconds}: {what}"
 
 
 def _unresolved(observations: Sequence[Observation], played: Mapping[tuple[str, int, int], str]) -> Iterable[str]:
@@ -271,13 +272,14 @@ def _check_set_faults(valid: Sequence[Observation]) -> Iterable[str]:
         alike = (o.task, id(left.checks), id(right.checks), left.scored, right.scored)
         if alike in seen:
             continue
-        seen.add(alike)
         if left.checks.keys() != right.checks.keys() or left.scored != right.scored:
             yield f"{o.pair}: the arms were judged by different check sets: {_lacking(left, right)}"
             continue
         first = sets.setdefault(o.task, (o.pair, frozenset(left.checks), left.scored))
         if first[1] != left.checks.keys() or first[2] != left.scored:
             yield f"{o.pair}: judged by another check set than {first[0]} of the same task"
+            continue
+        seen.add(alike)
 
 
 def _lacking(left: Side, right: Side) -> str:
