@@ -12,6 +12,7 @@ from agent_ab.bench import requests as bench_requests
 from agent_ab.bench.result import Plan
 from agent_ab.bench.stats import ALL, Row
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, TasksDir, app, err, out, print_json
+from agent_ab.cli.options import MOST_MINUTES, bounded
 from agent_ab.config import load_profile
 from agent_ab.errors import UserError
 from agent_ab.model import Task
@@ -40,7 +41,7 @@ def bench(
         int | None, typer.Option(min=8, help="Greatest number of tokens of a reply: 48; all of a script.")
     ] = None,
     max_minutes: Annotated[
-        float, typer.Option(min=0, help="After 6 rounds, begin none that would end later; 0: play all.")
+        float, bounded("After 6 rounds, begin none that would end later; 0: play all.", most=MOST_MINUTES)
     ] = 9,
     seed: Annotated[int, typer.Option(min=0, help="The replies' sampling seeds come from it.")] = 4242,
     task: Annotated[

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from agent_ab.cli.app import ROOT, AsJson, Db, RunsDir, TasksDir, app, err, open_store, out, print_json
+from agent_ab.cli.options import MOST_MINUTES, bounded
 from agent_ab.config import Sandbox
 from agent_ab.errors import UserError
 from agent_ab.gate.policy import Policy, load_policy
@@ -19,7 +20,7 @@ from agent_ab.model import RunKind, SandboxKind
 from agent_ab.progress import Progress
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
-from agent_ab.wording import counted, plain_line, seconds
+from agent_ab.wording import counted, plain_line, seconds, thousands
 
 if TYPE_CHECKING:
     from agent_ab.gate.planning import PlannedSize
@@ -157,13 +158,13 @@ def import_results(
 
 @app.command()
 def plan(
-    margin: Annotated[float | None, typer.Option(min=0.001, max=0.999, help="Only this margin.")] = None,
+    margin: Annotated[float | None, bounded("Only this margin.", least=0.001, most=0.999)] = None,
     sd: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Standard deviation of the pairs' differences, instead of an A/A run."),
+        bounded("Standard deviation of the pairs' differences, instead of an A/A run.", most=1),
     ] = None,
     aa: Annotated[str, typer.Option("--aa", help="The A/A run to plan with; by default the newest.")] = "",
-    pair_minutes: Annotated[float | None, typer.Option(min=0, help="Minutes that a pair takes.")] = None,
+    pair_minutes: Annotated[float | None, bounded("Minutes that a pair takes.", most=MOST_MINUTES)] = None,
     policy: PolicyFile = None,
     as_json: AsJson = False,
     db: Db = Path("runs.db"),
@@ -175,6 +176,8 @@ def plan(
     from agent_ab.gate import planning
 
     rules = load_policy(policy)
+    if aa and sd is not None:
+        raise UserError("--aa and --sd: the standard deviation comes from the one or the other; give one of them")
     found = planning.from_aa(db, aa, rules) if sd is None else planning.Basis(sd, None, None, "given")
     seconds = found.pair_s if pair_minutes is None else pair_minutes * 60
     sizes = planning.sizes(found.sd, rules, (margin,) if margin else planning.MARGINS, seconds)
@@ -183,6 +186,8 @@ def plan(
         return
     out.print(found.sentence, soft_wrap=True)
     out.print(_size_table(sizes))
+    for line in planning.unsaid(sizes, found.sd):
+        out.print(line, soft_wrap=True)
     out.print(
         f"one-sided alpha {rules.alpha:g}, power 0.8, nothing differing in truth; the gate reads its evidence after every"
         " block, and pays for that with pairs",
@@ -202,15 +207,11 @@ def _size_table(sizes: "list[PlannedSize]") -> Table:
         table.add_column(name)
     for row in sizes:
         table.add_row(
-            f"{row.margin:.2f}",
-            _count(row.anytime),
+            f"{row.margin:g}",
+            thousands(row.anytime),
             seconds(row.anytime_s),
-            _count(row.fixed),
+            thousands(row.fixed),
             seconds(row.fixed_s),
-            _count(row.difference),
+            thousands(row.difference),
         )
     return table
-
-
-def _count(pairs: int | None) -> str:
-    return "-" if pairs is None else str(pairs)

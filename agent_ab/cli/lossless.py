@@ -9,7 +9,7 @@ import typer
 
 from agent_ab import requests, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
-from agent_ab.cli.options import seed_number
+from agent_ab.cli.options import bounded, seed_number
 from agent_ab.config import Profile, load_profile, nearest
 from agent_ab.divergence.reply_diff import Token, tokens_from_reply
 from agent_ab.errors import UserError
@@ -39,7 +39,7 @@ def lossless(
     classes: Annotated[str, typer.Option(help="Only these classes, as in code,prose; by default all.")] = "",
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many requests.")] = None,
     temperature: Annotated[
-        list[float] | None, typer.Option(min=0, help="Send each request with it; may be given again.")
+        list[float] | None, bounded("Send each request with it; may be given again.", most=100)
     ] = None,
     seed: Annotated[str, typer.Option(help="The sampling seed of requests that name none.")] = "4242",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Cap of each reply.")] = None,

@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from agent_ab.cli.app import ROOT, AsJson, ProfilesDir, RunsDir, app, err, out, print_json
+from agent_ab.cli.options import bounded
 from agent_ab.config import Profile, load_profile
 from agent_ab.doctor import doctor as examination
 from agent_ab.doctor.findings import Finding
@@ -61,7 +62,7 @@ def setup(
 def doctor(
     profile: Annotated[str, typer.Option(help="Look for what this profile needs.")] = "cpu-demo",
     free_gib: Annotated[
-        float | None, typer.Option(min=0, help="Ask for a machine, or its GPU, with so much free memory.")
+        float | None, bounded("Ask for a machine, or its GPU, with so much free memory.", most=1e6)
     ] = None,
     profiles_dir: ProfilesDir = ROOT / "profiles",
     runs_dir: RunsDir = Path("runs"),

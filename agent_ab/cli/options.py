@@ -1,9 +1,11 @@
 """What the commands that play make of their options."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.models import OptionInfo
 
 from agent_ab import tasks
 from agent_ab.config import Profile, SeedOrder, load_seeds, nearest
@@ -13,10 +15,25 @@ from agent_ab.model import SandboxKind
 MOST_REPEATS = 1000
 """A suite of four tasks with one seed would play for a month."""
 
+MOST_MINUTES, MOST_HOURS = 1e5, 1e5
+"""Beyond them nobody waits; products with them stay finite."""
+
 TaskNames = Annotated[str | None, typer.Option("--tasks", help="Only these tasks, as in a,b; by default all.")]
 SeedNumbers = Annotated[str | None, typer.Option(help="Only these seeds, as in 1,2; by default all of seeds.toml.")]
 Repeats = Annotated[int, typer.Option(min=1, max=MOST_REPEATS, help="Play each task with each seed so often.")]
 SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]
+
+
+def bounded(text: str, *, least: float = 0, most: float) -> OptionInfo:
+    """Return an option that takes a number from `least` to `most`, and no NaN, which lies between any two."""
+    return typer.Option(min=least, max=most, callback=_number, help=text)
+
+
+def _number(given: float | list[float] | None) -> float | list[float] | None:
+    for value in given if isinstance(given, list) else [given]:
+        if value is not None and math.isnan(value):
+            raise typer.BadParameter(f"{value} is not a number.")
+    return given
 
 
 def require_parents(db: Path, runs_dir: Path) -> None:

@@ -10,10 +10,12 @@ from agent_ab import schedule
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined
 from agent_ab.cli.options import (
+    MOST_HOURS,
     Repeats,
     SeedNumbers,
     SeedsFile,
     TaskNames,
+    bounded,
     require_parents,
     seeds_asked,
     tasks_asked,
@@ -41,7 +43,7 @@ def run(
     seeds: SeedNumbers = None,
     repeats: Repeats = 1,
     max_hours: Annotated[
-        float | None, typer.Option(min=0, help="Stop at the end of the block after which the next would take longer.")
+        float | None, bounded("Stop at the end of the block after which the next would take longer.", most=MOST_HOURS)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its hours; play nothing.")] = False,
     new: Annotated[

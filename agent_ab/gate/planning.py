@@ -11,7 +11,7 @@ from agent_ab.gate.policy import Policy
 from agent_ab.model import Json, RunKind
 from agent_ab.stats import eprocess, power
 from agent_ab.store.store import Store
-from agent_ab.wording import counted
+from agent_ab.wording import counted, percent, thousands
 
 MARGINS = (0.05, 0.10, 0.15, 0.20, 0.30)
 
@@ -27,6 +27,8 @@ class Basis:
     """Seconds that a pair takes."""
     source: str
     """`given`, or the A/A run with its number of pairs."""
+    pairs: int | None = None
+    """Pairs of the A/A run; None when the deviation was given."""
 
     @property
     def sentence(self) -> str:
@@ -35,6 +37,11 @@ class Basis:
         if self.sd_interval:
             text += (
                 f" (95 % interval {self.sd_interval[0]:.4f} to {self.sd_interval[1]:.4f}: the plan is worth no more)"
+            )
+        if self.pairs and not self.sd:
+            text += (
+                f"; no variation in {counted(self.pairs, 'pair')} is no certainty: up to"
+                f" {percent(1 - 0.05 ** (1 / self.pairs))} of all pairs may differ, and then it takes more"
             )
         return text
 
@@ -82,13 +89,28 @@ def from_aa(db: Path, run_id: str, policy: Policy) -> Basis:
     assert figures.sd is not None
     ends = None if figures.sd_low is None or figures.sd_high is None else (figures.sd_low, figures.sd_high)
     return Basis(
-        figures.sd, ends, found.run.pair_s, f"from {counted(len(pairs), 'pair')} of the A/A run {found.run.id}"
+        figures.sd,
+        ends,
+        found.run.pair_s,
+        f"from {counted(len(pairs), 'pair')} of the A/A run {found.run.id}",
+        len(pairs),
     )
 
 
 def sizes(sd: float, policy: Policy, margins: Iterable[float], pair_s: float | None) -> list[PlannedSize]:
     """Return the pairs that each margin takes."""
     return [_size(margin, sd, policy.alpha, pair_s) for margin in margins]
+
+
+def unsaid(planned: Iterable[PlannedSize], sd: float) -> list[str]:
+    """Return why numbers of pairs are not there, a line each."""
+    rows = list(planned)
+    lines = []
+    if any(row.anytime is None or (sd and None in (row.fixed, row.difference)) for row in rows):
+        lines.append(f"-: more than {thousands(power.FAR)} pairs, out of reach; a wider margin takes fewer")
+    if not sd:
+        lines.append("-: a t test needs pairs that vary")
+    return lines
 
 
 def _size(margin: float, sd: float, alpha: float, pair_s: float | None) -> PlannedSize:
