@@ -28,7 +28,7 @@ def _one(**changes: Any) -> str:
             '{"pairs": [{"task": "a", "baseline": {"checks": {"x": true, "x": false}}}]}',
             "'pairs.0.baseline.checks.x'",
         ),
-        ("r.json", '{"pairs": [{"task": "a", "seed": NaN}]}', "key 'pairs.0.seed': must be a finite number, not nan"),
+        ("r.json", '{"pairs": [{"task": "a", "seed": NaN}]}', "key 'pairs.0.seed': must be a whole number, not nan"),
         ("r.json", "[" * 100_000, "is nested more than 64"),
         ("r.json", '{"pairs": [{"seed": ' + "9" * 5000 + "}]}", "line 1: a number has more than 4300 digits"),
         ("r.json", _one(seed=10**30), "key 'pairs.0.seed': must be at most 9223372036854775807, not 1000"),
@@ -128,6 +128,28 @@ def _one(**changes: Any) -> str:
             "r.csv",
             f"task,seed,arm,checks_scored\na,1,baseline,{10**30}\n",
             "line 2: column 'checks_scored': must be at most",
+        ),
+        ("r.csv", "task,seed,arm\na,1_0,baseline\n", "line 2: column 'seed': must be a whole number, not '1_0'"),
+        ("r.csv", "task,seed,arm\na,1.0,baseline\n", "line 2: column 'seed': must be a whole number, not '1.0'"),
+        ("r.csv", "task,seed,arm\na,\u0661,baseline\n", "line 2: column 'seed': must be a whole number"),
+        (
+            "r.csv",
+            "task,seed,arm,wall_s\na,1,baseline,1_0.5\n",
+            "line 2: column 'wall_s': must be a number, not '1_0.5'",
+        ),
+        *(
+            ("r.json", f'{{"pairs": [{{"task": "a", {wrong}}}]}}', f"key 'pairs.0.{key}': must be {told}")
+            for wrong, key, told in (
+                ('"seed": true', "seed", "a whole number, not true"),
+                ('"seed": "1"', "seed", "a whole number, not '1'"),
+                ('"repeat": true', "repeat", "a whole number, not true"),
+                ('"baseline": {"checks": {"x": "true"}}', "baseline.checks.x", "true or false, not 'true'"),
+                ('"baseline": {"checks": {"x": 1}}', "baseline.checks.x", "true or false, not 1"),
+                ('"baseline": {"timed_out": "no"}', "baseline.timed_out", "true or false, not 'no'"),
+                ('"baseline": {"wall_s": "1"}', "baseline.wall_s", "a number, not '1'"),
+                ('"baseline": {"wall_s": true}', "baseline.wall_s", "a number, not true"),
+                ('"baseline": {"checks_passed": 1.0}', "baseline.checks_passed", "a whole number, not 1.0"),
+            )
         ),
         ("r.csv", 'task,seed,arm,wall_s\na,1,baseline,"1,5"\n', "line 2: column 'wall_s': must be a number, not '1,5'"),
         ("r.csv", "task,seed,arm\n" + "x" * 200_000 + ",1,baseline\n", "line 2: not valid CSV: field larger than"),

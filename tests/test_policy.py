@@ -52,7 +52,13 @@ def test_the_hash_changes_with_every_key() -> None:
     [
         ("margni = 0.1", "unknown key 'margni'; did you mean margin"),
         ("margin = 1.5", "key 'margin': must be below 1, not 1.5"),
-        ("margin = nan", "key 'margin'"),
+        ("margin = nan", "key 'margin': must be a finite number, not nan"),
+        ("margin = true", "key 'margin': must be a number, not true"),
+        ("margin = '0.1'", "key 'margin': must be a number, not '0.1'"),
+        ("max_pairs = '12'", "key 'max_pairs': must be a whole number, not '12'"),
+        ("max_pairs = 12.0", "key 'max_pairs': must be a whole number, not 12.0"),
+        ("void_retries = true", "key 'void_retries': must be a whole number, not true"),
+        ("void_retries = 1e9", "key 'void_retries': must be a whole number"),
         ("alpha = 0", "key 'alpha': must be above 0, not 0"),
         ("max_time_ratio = inf", "key 'max_time_ratio'"),
         ("inside_margin = 'perhaps'", "key 'inside_margin'"),
@@ -73,6 +79,11 @@ def test_a_policy_that_is_not_there_or_no_text_is_refused(tmp_path: Path) -> Non
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="UTF-8"):
         load_policy(tmp_path / "binary.toml")
+
+
+def test_a_whole_number_is_a_number_too(tmp_path: Path) -> None:
+    policy = load_policy(written(tmp_path, "max_solved_loss = 0\nmax_time_ratio = 1"))
+    assert policy.sha256() == Policy(max_solved_loss=0.0).sha256()
 
 
 def test_a_stored_policy_of_another_time_is_refused_with_what_to_do() -> None:

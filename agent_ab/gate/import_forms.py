@@ -4,6 +4,7 @@ import csv
 import datetime
 import io
 import math
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ CHECKS = 10
 CHECK_COLUMN = "check:"
 COLUMNS = ("task", "seed", "arm")
 OPTIONAL = ("repeat", "first_arm", "checks_passed", "checks_scored", "wall_s", "timed_out")
+INTEGERS = ("seed", "repeat", "checks_passed", "checks_scored")
+WHOLE = re.compile(r"[+-]?[0-9]{1,4300}")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 TRUE, FALSE = ("1", "true", "yes", "pass"), ("0", "false", "no", "fail")
 INTEGER = 2**63 - 1
 """SQLite's greatest."""
@@ -47,9 +51,11 @@ def _plausible(seconds: float) -> float:
 Label = Annotated[str, Field(max_length=200), AfterValidator(_nameable)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_nameable)]
 Stated = Annotated[str, Field(max_length=1000), AfterValidator(_nameable)]
-Integer = Annotated[int, Field(ge=-INTEGER, le=INTEGER)]
-Number = Annotated[int, Field(ge=-MOST_CHECKS, le=MOST_CHECKS)]
-Seconds = Annotated[float, AfterValidator(_plausible)]
+Integer = Annotated[int, Field(strict=True, ge=-INTEGER, le=INTEGER)]
+Repeat = Annotated[int, Field(strict=True, ge=0, le=INTEGER)]
+Number = Annotated[int, Field(strict=True, ge=-MOST_CHECKS, le=MOST_CHECKS)]
+Seconds = Annotated[float, Field(strict=True), AfterValidator(_plausible)]
+Flag = Annotated[bool, Field(strict=True)]
 
 
 class _Form(BaseModel):
@@ -59,13 +65,13 @@ class _Form(BaseModel):
 class Result(_Form):
     """One attempt: its checks by id, or their number."""
 
-    checks: dict[Name, bool] | None = None
+    checks: dict[Name, Flag] | None = None
     checks_passed: Number | None = None
     checks_scored: Number = CHECKS
     wall_s: Seconds | None = None
     """Seconds of the agent's wall clock."""
-    timed_out: bool = False
-    edited_production_code: bool | None = None
+    timed_out: Flag = False
+    edited_production_code: Flag | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> "Result":
@@ -92,7 +98,7 @@ class ResultPair(_Form):
 
     task: Name
     seed: Integer = 0
-    repeat: int = Field(0, ge=0, le=INTEGER)
+    repeat: Repeat = 0
     label: Label = ""
     """What the source calls the pair; part of its id."""
     first_arm: Arm | None = None
@@ -162,7 +168,7 @@ def _repeated(data: Json) -> tuple[str, ...]:
 class _Setup(BaseModel):
     baseline: Stated | None = None
     candidate: Stated | None = None
-    task_time_limit_s: float = Field(math.inf, gt=0)
+    task_time_limit_s: float = Field(math.inf, gt=0, strict=True)
 
 
 class _TomlPair(ResultPair):
@@ -217,7 +223,7 @@ class _Line(Result):
     task: Name
     seed: Integer
     arm: Arm
-    repeat: int = Field(0, ge=0, le=INTEGER)
+    repeat: Repeat = 0
     first_arm: Arm | None = None
 
 
@@ -312,12 +318,21 @@ def _line(header: Sequence[str], fields: Sequence[str], where: str) -> _Line:
         if column == "timed_out" or column.startswith(CHECK_COLUMN)
     }
     checks = {column.removeprefix(CHECK_COLUMN): flag for column, flag in flags.items() if column != "timed_out"}
-    told: dict[str, Json] = {column: cell for column, cell in cells.items() if column not in flags}
+    told: dict[str, Json] = {column: _value(column, cell) for column, cell in cells.items() if column not in flags}
     told |= {"timed_out": flags.get("timed_out", False)} | ({"checks": checks} if checks else {})
     try:
         return _Line.model_validate(told)
     except ValidationError as error:
         raise UserError(f"{where}: {explain(error, noun='column')}") from None
+
+
+def _value(column: str, cell: str) -> Json:
+    """Return a cell's number where it is one as CSV writes it; Python would also read `1_0` and other scripts' digits."""
+    if column in INTEGERS and WHOLE.fullmatch(cell):
+        return int(cell)
+    if column == "wall_s" and DECIMAL.fullmatch(cell):
+        return float(cell)
+    return cell
 
 
 def _flag(cell: str, where: str) -> bool:

@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from agent_ab.config import Strict, nearest
 from agent_ab.errors import UserError
@@ -16,6 +16,8 @@ from agent_ab.schedule import digest
 class Policy(Strict):
     """The rules; the shipped gate.toml explains each key."""
 
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
     margin: float = Field(0.10, gt=0, lt=1)
     """Share of checks per pair that a candidate may not lose."""
     alpha: float = Field(0.05, gt=0, lt=0.5)
@@ -24,7 +26,7 @@ class Policy(Strict):
     """Greatest observed loss of solved share (BROKEN minus FIXED, over pairs) at which ADOPT is possible."""
     min_baseline_solved: float = Field(0.25, ge=0, le=1)
     """Least solved share of the baseline at which the tasks can show harm."""
-    max_time_ratio: float = Field(1.0, gt=0, allow_inf_nan=False)
+    max_time_ratio: float = Field(1.0, gt=0)
     """Candidate's over baseline's wall time must be shown to be below."""
     inside_margin: Literal["reject", "adopt"] = "reject"
     """The word when the candidate is worse for sure, and by less than the margin for sure."""
