@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer
 
 import agent_ab.cli
 from agent_ab import __main__ as entry
@@ -88,6 +89,20 @@ def test_a_reader_who_leaves_early_is_no_failure_of_ours() -> None:
         found = subprocess.run([*AGENT_AB, "--version"], stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
     assert found.returncode == 141
     assert found.stderr == ""
+
+
+def test_an_interrupt_where_a_question_is_asked_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asks(**_: object) -> int:
+        raise typer.Abort
+
+    monkeypatch.setattr(sys.modules["agent_ab.cli.app"], "app", asks)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        entry.main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("error: interrupted")
 
 
 def test_closed_streams_change_no_status() -> None:

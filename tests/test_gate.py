@@ -397,8 +397,8 @@ def test_flips_of_a_pair_come_in_one_order_whatever_order_its_checks_are_stored_
         assert o.baseline and o.candidate
         return replace(
             o,
-            baseline=replace(o.baseline, checks=dict(reversed(o.baseline.checks.items()))),
-            candidate=replace(o.candidate, checks=dict(reversed(o.candidate.checks.items()))),
+            baseline=replace(o.baseline, checks=dict(reversed(list(o.baseline.checks.items())))),
+            candidate=replace(o.candidate, checks=dict(reversed(list(o.candidate.checks.items())))),
         )
 
     played = pairs(8, 10, 7)

@@ -29,6 +29,6 @@ def test_a_pair_gives_its_rows_table_by_table() -> None:
 
 def test_where_only_the_number_of_checks_is_known_no_flips_are_claimed() -> None:
     arms = (attempt(arm, checks=(), counted=CheckCount(9, 10)) for arm in Arm)
-    rows = dict(records.of_pair(judge(pair(*arms))))
-    assert (rows["pairs"].fixed, rows["pairs"].broken) == (None, None)
-    assert (rows["attempts"].passed, rows["attempts"].scored) == (9, 10)
+    rows = {name: row.model_dump() for name, row in records.of_pair(judge(pair(*arms)))}
+    assert (rows["pairs"]["fixed"], rows["pairs"]["broken"]) == (None, None)
+    assert (rows["attempts"]["passed"], rows["attempts"]["scored"]) == (9, 10)

@@ -26,7 +26,8 @@ SeedsFile = Annotated[Path, typer.Option(help="The seeds and their arm order.")]
 
 def bounded(text: str, *, least: float = 0, most: float) -> OptionInfo:
     """Return an option that takes a number from `least` to `most`, and no NaN, which lies between any two."""
-    return typer.Option(min=least, max=most, callback=_number, help=text)
+    made: OptionInfo = typer.Option(min=least, max=most, callback=_number, help=text)
+    return made
 
 
 def _number(given: float | list[float] | None) -> float | list[float] | None:

@@ -206,7 +206,11 @@ def _decide(
     said = reasons.evidence(e, numbers.correctness, policy)
     bound = reasons.inside_margin(e, numbers.correctness, policy)
     if decision is Decision.REJECT:
-        return decision, [reasons.rejected(e, numbers.correctness), *bound]
+        return decision, [
+            reasons.rejected(e, numbers.correctness),
+            *reasons.why_zero_is_inside(e, numbers.correctness),
+            *bound,
+        ]
     if decision is Decision.ADOPT:
         return decision, [*said[1:], *said[:1], *bound]
     return decision, [*against, *said, *bound]

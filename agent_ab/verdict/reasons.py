@@ -40,17 +40,18 @@ def rejected(e: EValues, found: Correctness) -> str:
     return (
         f"The candidate passes fewer checks: evidence {e_value(e.harm)}, {e.needed:g} needed; {_mean(found)};"
         f" {counted(found.broken, 'pair')} broken that the baseline solved, {found.fixed} fixed."
-    ) + _why_zero_is_inside(e, found)
+    )
 
 
-def _why_zero_is_inside(e: EValues, found: Correctness) -> str:
+def why_zero_is_inside(e: EValues, found: Correctness) -> list[str]:
+    """Return why a REJECT and a sequence that holds 0 are no contradiction, where both are told."""
     high, alpha = found.always_valid.high, 1 / e.needed
     if high is None or high < 0:
-        return ""
-    return (
-        f" The two-sided confidence sequence up to {high:+.4f} still holds 0, since it gives each side {alpha / 2:g}"
+        return []
+    return [
+        f"The two-sided confidence sequence up to {high:+.4f} still holds 0, since it gives each side {alpha / 2:g}"
         f" (evidence {2 * e.needed:g}); REJECT asks for the side of harm alone, at {alpha:g}."
-    )
+    ]
 
 
 def inside_margin(e: EValues, found: Correctness, policy: Policy) -> list[str]:

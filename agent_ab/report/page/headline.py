@@ -48,7 +48,10 @@ def head(run: RunFacts, pairs: Sequence[Pair], summary: Summary, verdict: Verdic
 def still(verdict: Verdict | None) -> str:
     """Return how many more pairs, and hours, it takes to decide: `about 102 more pairs, 16 h`."""
     found = verdict.needed if verdict else None
-    if found is None or not found.more or (verdict and verdict.correctness and verdict.correctness.worse):
+    if verdict is None or found is None or not found.more:
+        return ""
+    # One pair is no plan, and pairs that show harm are not to be planned on as if nothing differed.
+    if verdict.kind == "pair" or (verdict.correctness and verdict.correctness.worse):
         return ""
     return f"about {wording.counted(found.more, 'more pair')}" + (f", {found.hours:.1f} h" if found.hours else "")
 
@@ -128,7 +131,7 @@ def _wait(summary: Summary, time: Time | None) -> Tile:
     if time is None or time.ratio is None:
         return Tile("The wait", wording.NOTHING, "no wall time in both arms", "#price")
     means = time.mean_baseline_s, time.mean_candidate_s
-    detail = f"{wording.ratio(time.ratio)} the baseline's wall time"
+    detail = f"{wording.ratio(time.ratio)} the baseline's wall time (geometric mean)"
     detail += f"; {interval(time.interval)}" if time.interval else ""
     tone = "broken" if time.ratio > 1.02 else "good" if time.ratio < 0.98 else ""
     told = (wording.seconds(means[0]), wording.seconds(means[1]))
@@ -156,6 +159,8 @@ def interval(found: Interval | None, unit: str = "") -> str:
     """Return an interval in words: `95 % interval 0.61 to 0.83`."""
     if found is None:
         return wording.NOTHING
+    if found.low is None and found.high is None:
+        return "no interval of one pair, or of pairs that are all alike"
     low, high = (f"{end:.3g}{unit}" if end is not None else "open" for end in (found.low, found.high))
     return f"{100 * found.level:g} % interval {low} to {high}"
 

@@ -379,8 +379,9 @@
 
   const only = $("#only-flips");
   const flipped = $$(".grid tr.flipped").length;
+  // Imported numbers have no grid.
   if (flipped && flipped < $$(".grid tr[data-check]").length) only.closest("p").hidden = false;
-  only.addEventListener("change", () => {
+  only?.addEventListener("change", () => {
     document.body.classList.toggle("only-flips", only.checked);
     for (const grid of $$(".grid table")) {
       const cells = $$("button[data-p]", grid).filter((cell) => cell.offsetParent);
