@@ -66,6 +66,16 @@ def test_a_machine_that_always_does_the_same_never_errs() -> None:
     assert found and (found.rejects, found.adopts) == (0, 0)
 
 
+def test_pairs_that_are_too_few_for_a_verdict_are_not_said_to_be_without_false_alarms() -> None:
+    few = noise([replace(o, task="one") for o in pairs(4)], POLICY).alarms
+    assert few and (few.pairs, few.least_reject) == (4, 7)
+    assert few.sentence.startswith(
+        "REJECT is beyond 4 pairs, whatever they are: it takes 7 at the least, ADOPT is beyond"
+    )
+    enough = noise(noisy(), POLICY).alarms
+    assert enough and f"REJECT in {100 * enough.rejects:.1f} % of 1000 runs paired anew, ADOPT in" in enough.sentence
+
+
 def test_too_few_pairs_or_unequal_tasks_cannot_be_paired_anew() -> None:
     rng = np.random.default_rng(0)
     assert false_alarms(pairs(4), POLICY, rng) is None

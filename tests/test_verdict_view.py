@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -11,6 +12,7 @@ from agent_ab.gate.observations import Observation, Side
 from agent_ab.gate.policy import Policy
 from agent_ab.verdict.verdict import Interval
 from agent_ab.verdict.view import figures, interval, p_value, view
+from tests.command import here
 from tests.verdicts import pair, pairs, run
 
 POLICY = Policy()
@@ -114,3 +116,17 @@ def test_a_ratio_of_times_that_were_all_cut_in_both_arms_is_not_known() -> None:
     assert "candidate / baseline not known: every pair was cut at the limit in both arms" in text
     assert "geometric mean" not in text and "mean 1 min 40 s and 1 min 40 s" in text
     assert "(geometric mean)" in shown([*observations[:7], pair(7)])
+
+
+def test_a_policy_that_is_not_the_shipped_one_is_told_with_its_hash(tmp_path: Path) -> None:
+    assert "policy" not in shown(pairs(8))
+    (tmp_path / "r.csv").write_text("task,seed,arm,checks_passed\na,1,baseline,9\na,1,candidate,9\n", encoding="utf-8")
+    (tmp_path / "pol.toml").write_text("margin = 0.2\n", encoding="utf-8")
+    here(tmp_path, "import", "r.csv")
+    hashed = Policy(margin=0.2).sha256()[:12]
+    text = here(tmp_path, "gate", "--policy", "pol.toml").stdout
+    assert f"pol.toml, chosen with --policy: margin 0.2, alpha 0.05, sha256 {hashed}" in text
+    own = Policy(margin=0.2)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(view(judge(run(pairs(8)), pairs(8), Rules(own, own))))
+    assert f"the run's own: margin 0.2, alpha 0.05, sha256 {hashed}" in console.export_text()

@@ -205,9 +205,7 @@ def _print_aa(state: "ControlState", figures: "Noise | None") -> None:
         ("deviation", f"standard deviation of the differences {spread}; `agent-ab plan` plans with it"),
     ]
     if figures.alarms:
-        a = figures.alarms
-        text = f"REJECT in {percent(a.rejects)}, ADOPT in {percent(a.adopts)} of {a.repairings} runs paired anew"
-        lines.append(("false alarms", f"{text}, looked at after every block"))
+        lines.append(("false alarms", f"{figures.alarms.sentence}; looked at after every block"))
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")

@@ -69,7 +69,7 @@ def gate(
     else:
         from agent_ab.verdict import view
 
-        out.print(view.view(verdict))
+        out.print(view.view(verdict, str(policy) if policy else ""))
     if verdict.exit_status:
         raise typer.Exit(verdict.exit_status)
 

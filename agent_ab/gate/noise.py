@@ -11,8 +11,9 @@ from agent_ab.gate.observations import Observation, Side, flaky
 from agent_ab.gate.policy import Policy
 from agent_ab.model import Json
 from agent_ab.stats import mcnemar, paired, power
-from agent_ab.stats.eprocess import Floats, Ints, Tally
+from agent_ab.stats.eprocess import Floats, Ints, Tally, tally
 from agent_ab.stats.eprocess import Side as Bet
+from agent_ab.wording import counted, percent
 
 REPAIRINGS = 1000
 SEED = 20260101
@@ -44,6 +45,23 @@ class FalseAlarms:
     """Share of re-pairings that reach the evidence for REJECT."""
     adopts: float
     """Share that reach the evidence for ADOPT: a real gain in time, of an arm that is no faster."""
+    pairs: int
+    """Pairs of each re-pairing."""
+    least_reject: int | None
+    """The fewest pairs that can reach the evidence for REJECT, all of them lost whole; None: beyond reach."""
+    least_adopt: int | None
+    """The fewest that can reach it for ADOPT, all of them won whole and faster."""
+
+    @property
+    def sentence(self) -> str:
+        """Return both shares, or that so few pairs cannot err."""
+        return f"{self._share('REJECT', self.rejects, self.least_reject)}, {self._share('ADOPT', self.adopts, self.least_adopt)}"
+
+    def _share(self, word: str, share: float, least: int | None) -> str:
+        if least is not None and self.pairs >= least:
+            return f"{word} in {percent(share)} of {self.repairings} runs paired anew"
+        few = f"beyond {counted(self.pairs, 'pair')}"
+        return f"{word} is {few}" + ("" if least is None else f", whatever they are: it takes {least} at the least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +163,22 @@ def false_alarms(
     harm = difference.e(0.0, Bet.HARM).reshape(shape) >= goal
     fit = difference.e(-policy.margin, Bet.GAIN).reshape(shape) >= goal
     fast = direction.e(0.0, Bet.GAIN).reshape(shape) >= goal
-    return FalseAlarms(repairings, float(harm.any(axis=1).mean()), float((fit & fast).any(axis=1).mean()))
+    return FalseAlarms(
+        repairings=repairings,
+        rejects=float(harm.any(axis=1).mean()),
+        adopts=float((fit & fast).any(axis=1).mean()),
+        pairs=shares.size // 2,
+        least_reject=_least(-1.0, (0.0, Bet.HARM), policy=policy),
+        least_adopt=_least(1.0, (-policy.margin, Bet.GAIN), (0.0, Bet.GAIN), policy=policy),
+    )
+
+
+def _least(value: float, *bets: tuple[float, Bet], policy: Policy) -> int | None:
+    """Return the fewest pairs of the greatest difference that reach the evidence of all `bets`."""
+    outlook = power.Outlook((value,), (1.0,))
+    found = [power.more_pairs(tally([]), mu0, side, policy.alpha, outlook) for mu0, side in bets]
+    known = [pairs for pairs in found if pairs is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 def _differences(shares: Floats) -> Floats:

@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent_ab.gate.policy import Policy
 from agent_ab.verdict.reasons import e_value
 from agent_ab.verdict.verdict import Correctness, Decision, Interval, Time, Verdict
 from agent_ab.wording import counted, no_interval, percent, plain_line, seconds
@@ -136,8 +137,8 @@ def _time(t: Time) -> list[tuple[str, str]]:
     return lines
 
 
-def view(verdict: Verdict) -> RenderableType:
-    """Return the whole verdict for a terminal of 100 columns."""
+def view(verdict: Verdict, policy_file: str = "") -> RenderableType:
+    """Return the whole verdict for a terminal of 100 columns; `policy_file`: the policy was asked for by this name."""
     parts: list[RenderableType] = [
         Text.assemble(
             (verdict.decision.value, STYLE[verdict.decision]),
@@ -147,7 +148,7 @@ def view(verdict: Verdict) -> RenderableType:
         *_list("why", verdict.reasons),
         *_list("besides", verdict.warnings),
         Text(),
-        _figure_table(verdict),
+        _figure_table(verdict, policy_file),
     ]
     if verdict.tasks:
         parts += [Text(), _task_table(verdict)]
@@ -169,12 +170,23 @@ def _list(title: str, lines: tuple[str, ...]) -> list[RenderableType]:
     return [Text(), Text(title, style="bold"), table]
 
 
-def _figure_table(verdict: Verdict) -> Table:
+def _policy(verdict: Verdict, policy_file: str) -> str:
+    """Return by what was judged; empty where that is the shipped policy and nobody asked for another."""
+    if not policy_file and verdict.policy_sha256 == Policy().sha256():
+        return ""
+    whose = f"{plain_line(policy_file)}, chosen with --policy" if policy_file else "the run's own"
+    rules = verdict.policy
+    return f"{whose}: margin {rules['margin']:g}, alpha {rules['alpha']:g}, sha256 {verdict.policy_sha256[:12]}"
+
+
+def _figure_table(verdict: Verdict, policy_file: str) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for label, line in figures(verdict):
         table.add_row(label, Text(line))
+    if judged_by := _policy(verdict, policy_file):
+        table.add_row("policy", Text(judged_by))
     return table
 
 
