@@ -15,7 +15,6 @@ from agent_ab.config import Sandbox
 from agent_ab.divergence import aftermath, divergence, parting, reply_diff, view
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import ApparatusError, UserError
-from agent_ab.exchanges import read_log
 from agent_ab.files import appearing, on_disk, persist
 from agent_ab.judge import judgement
 from agent_ab.judge import pair as judge_pair
@@ -39,6 +38,7 @@ from agent_ab.pair.variable import ANYTHING, first_digest, named
 from agent_ab.paths import RunPaths
 from agent_ab.schedule import PlannedPair
 from agent_ab.server.life import Lives
+from agent_ab.store import evidence
 from agent_ab.store.store import Store, pair_to_json
 from agent_ab.workbench import ArmParts, Bench, prepare
 
@@ -196,17 +196,10 @@ def diff_of(pair: Pair, runs_dir: Path) -> view.PairDiff:
     """
     if pair.divergence is None:
         raise UserError(f"{pair.name}: an arm has no exchange log, there is nothing to compare; see `agent-ab show`")
-    paths = RunPaths(runs_dir / pair.run)
-    logs = {}
-    for arm in Arm:
-        path = paths.attempt(pair.id, arm).exchanges
-        if not path.is_file():
-            raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
-        logs[arm] = read_log(path)
     return view.PairDiff(
         pair,
-        logs[Arm.BASELINE],
-        logs[Arm.CANDIDATE],
+        evidence.recorded_log(pair, Arm.BASELINE, runs_dir),
+        evidence.recorded_log(pair, Arm.CANDIDATE, runs_dir),
         parting.from_json(pair.divergence),
         aftermath.from_json(pair.aftermath),
     )

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from agent_ab.divergence import divergence, parting
 from agent_ab.errors import UserError
 from agent_ab.export import reproduce
 from agent_ab.model import Arm, Exchange, ExchangeLog, Pair
 from agent_ab.pair.pair import judge
 from tests.builders import attempt, exchange, pair, server
 from tests.command import here
-from tests.run_files import played
+from tests.run_files import pair_of, played
 
 PINS = {"seed": 4242, "cache_prompt": False, "stream_options.include_usage": True}
 WRITTEN = '"seed":4242,"cache_prompt":false,"stream_options":{"include_usage":true}}'
@@ -122,3 +123,16 @@ def test_the_command_prints_the_script_or_says_what_is_missing(tmp_path: Path) -
     assert "the same JSON, not the same bytes" in done.stdout
     gone = here(tmp_path, "reproduce", "--runs-dir", "nowhere")
     assert gone.status == 2 and "--runs-dir names where it is" in gone.error
+
+
+@pytest.mark.parametrize("command", ["reproduce", "diff"])
+def test_what_was_said_is_not_shown_when_it_is_not_what_was_recorded(tmp_path: Path, command: str) -> None:
+    made = pair_of()
+    found = divergence.between(made.baseline, made.candidate)
+    store, runs_dir = played(tmp_path, replace(made, divergence=parting.to_json(found)))
+    store.close()
+    log = runs_dir / made.name / "candidate" / "exchanges.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"fix it", b"forged"))
+    done = here(tmp_path, command)
+    assert done.status == 4 and "candidate: exchanges.jsonl was changed" in done.error
+    assert "forged" not in done.stdout

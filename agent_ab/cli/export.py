@@ -17,7 +17,6 @@ import typer
 from agent_ab import snapshot
 from agent_ab.cli.app import AsJson, Db, RunsDir, app, err, open_store, out, print_json
 from agent_ab.errors import UserError
-from agent_ab.exchanges import read_log
 from agent_ab.export import bundle as bundles
 from agent_ab.export import ctrf as ctrf_report
 from agent_ab.export import eval_log as inspect_log
@@ -26,7 +25,7 @@ from agent_ab.export import records
 from agent_ab.export import reproduce as reproduction
 from agent_ab.files import appearing
 from agent_ab.model import Arm, RunKind
-from agent_ab.paths import RunPaths
+from agent_ab.store import evidence
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
 from agent_ab.wording import counted
@@ -139,12 +138,7 @@ def reproduce(
         if not names:
             raise UserError(f"{db}: holds no pair yet; `agent-ab pair --task transfer-repair` plays one")
         stored = store.load_pair(pair or names[-1])
-    logs = []
-    for arm in Arm:
-        path = RunPaths(runs_dir / stored.run).attempt(stored.id, arm).exchanges
-        if not path.is_file():
-            raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
-        logs.append(read_log(path))
+    logs = [evidence.recorded_log(stored, arm, runs_dir) for arm in Arm]
     sys.stdout.write(reproduction.script(stored, reproduction.last_common(*logs)))
 
 

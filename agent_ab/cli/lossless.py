@@ -13,7 +13,6 @@ from agent_ab.cli.options import bounded, seed_number
 from agent_ab.config import Profile, load_profile, nearest
 from agent_ab.divergence.reply_diff import Token, tokens_from_reply
 from agent_ab.errors import UserError
-from agent_ab.exchanges import read_log
 from agent_ab.lossless import lossless as measuring
 from agent_ab.lossless import replay_pair, view
 from agent_ab.lossless.lossless import Question
@@ -22,6 +21,7 @@ from agent_ab.paths import RunPaths
 from agent_ab.progress import Progress
 from agent_ab.requests import Recorded
 from agent_ab.session.session import session
+from agent_ab.store import evidence
 
 DEFAULT_PROFILE, DEFAULT_TASK = "cpu-demo", "transfer-repair"
 PairName = Annotated[str | None, typer.Argument(help="A pair, as `agent-ab pairs` names it.")]
@@ -115,7 +115,7 @@ def replay(
         raise UserError("--key-variable: only a server that --url names is asked with a key of yours")
     stored, own = _stored(pair, db)
     asked = _recorded(stored, recorded, runs_dir)[:limit]
-    log = read_log(_log_path(stored, recorded, runs_dir))
+    log = evidence.recorded_log(stored, recorded, runs_dir)
     with Progress(err) as progress, session(progress):
         if url:
             target = replay_pair.by_url(url, key_variable, asked, progress)
@@ -156,21 +156,16 @@ def _stored(name: str, db: Path) -> tuple[Pair, Profile]:
     return pair, Profile.model_validate(plan["profile"])
 
 
-def _log_path(pair: Pair, arm: Arm, runs_dir: Path) -> Path:
-    path = RunPaths(runs_dir / pair.run).attempt(pair.id, arm).exchanges
-    if not path.is_file():
-        raise UserError(f"{path}: the evidence is not there; --runs-dir names where it is")
-    return path
-
-
 def _tokens(pair: Pair, arm: Arm, runs_dir: Path) -> dict[str, tuple[Token, ...]]:
     path = RunPaths(runs_dir / pair.run).attempt(pair.id, arm).tokens
-    replies = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    replies = json.loads(evidence.recorded_file(pair.attempt(arm), path).read_text(encoding="utf-8"))
     return {text: tokens_from_reply(reply) for text, reply in replies.items()}
 
 
 def _recorded(pair: Pair, arm: Arm, runs_dir: Path) -> tuple[Recorded, ...]:
-    found = requests.of_log(read_log(_log_path(pair, arm, runs_dir)))
+    found = requests.of_log(evidence.recorded_log(pair, arm, runs_dir))
     if not found:
         raise UserError(f"{pair.name}: the {arm} asked the model nothing, so there is nothing to send again")
     return found

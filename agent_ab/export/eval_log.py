@@ -17,7 +17,8 @@ from agent_ab.exchanges import read_log
 from agent_ab.files import appearing
 from agent_ab.model import AgentEnd, Arm, Attempt, CheckStatus, Exchange, ExchangeLog, Json, Outcome, Pair, RunStatus
 from agent_ab.pair.metrics import measure
-from agent_ab.paths import RunPaths
+from agent_ab.paths import AttemptPaths, RunPaths
+from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord, Store
 
 FORMAT = 2
@@ -125,12 +126,15 @@ def _samples(store: Store, names: Sequence[str], paths: RunPaths) -> Iterator[Js
     for name in names:
         pair = store.load_pair(name)
         for arm in Arm:
-            yield _sample(pair, pair.attempt(arm), _log(paths, pair.id, arm))
+            yield _sample(pair, pair.attempt(arm), _log(paths.attempt(pair.id, arm), pair.attempt(arm)))
 
 
-def _log(paths: RunPaths, pair_id: str, arm: Arm) -> ExchangeLog | None:
+def _log(paths: AttemptPaths, attempt: Attempt) -> ExchangeLog | None:
+    if not paths.exchanges.is_file():
+        return None
+    evidence.recorded_file(attempt, paths.exchanges)
     try:
-        return read_log(paths.attempt(pair_id, arm).exchanges)
+        return read_log(paths.exchanges)
     except ApparatusError:
         return None
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from agent_ab import __version__, checks, sandbox, snapshot, tasks
 from agent_ab.config import Sandbox
-from agent_ab.errors import ApparatusError, UserError
+from agent_ab.errors import UserError
 from agent_ab.model import Arm, Attempt, CheckResult, Event, Json, Observer, Outcome, Pair, PairOutcome, RunKind, Task
 from agent_ab.pair import pair
 from agent_ab.paths import RunPaths
@@ -20,7 +20,6 @@ from agent_ab.store import evidence
 from agent_ab.store.store import Store
 from agent_ab.store.tables import RegradeRow
 
-STEP = "regrade"
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])
 
 
@@ -76,15 +75,7 @@ def judge_again(task: Task, archive: Path, settings: Sandbox) -> tuple[CheckResu
 
 def snapshot_of(attempt: Attempt, paths: RunPaths, pair_id: str) -> Path:
     """Return an attempt's stored snapshot, known to be the recorded one. Raises UserError, ApparatusError."""
-    files = paths.attempt(pair_id, attempt.arm)
-    if not files.snapshot.is_file():
-        raise UserError(f"{files.snapshot}: the evidence is not there; --runs-dir names where it is")
-    recorded = tuple(file for file in attempt.evidence if file.path == files.snapshot.name)
-    changed = evidence.changed_files(files, recorded)
-    if changed or not recorded:
-        fault = changed[0] if changed else "the snapshot is not among the recorded evidence"
-        raise ApparatusError(STEP, f"{files.root}: {fault}")
-    return files.snapshot
+    return evidence.recorded_file(attempt, paths.attempt(pair_id, attempt.arm).snapshot)
 
 
 def sandbox_of(attempt: Attempt) -> Sandbox:

@@ -11,11 +11,12 @@ from sqlmodel import select
 from agent_ab import sandbox, tasks
 from agent_ab.config import nearest
 from agent_ab.divergence import parting
-from agent_ab.errors import UserError
+from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import Arm, CheckResult, Event, Json, Observer, Pair, PairOutcome
 from agent_ab.paths import RunPaths
 from agent_ab.review import marks, regrade
 from agent_ab.review.marks import Mark, MarkKind
+from agent_ab.store import evidence
 from agent_ab.store.store import Store
 from agent_ab.store.tables import PairRow
 
@@ -145,8 +146,9 @@ def _flipped(pair: Pair, check_id: str, paths: RunPaths, standing: Mapping[tuple
 
 
 def _results(paths: RunPaths, pair: Pair, arm: Arm) -> tuple[CheckResult, ...]:
-    """Return the verdicts with their evidence; nothing when that is not on the disk or cannot be read any more."""
+    """Return the verdicts with their evidence; nothing when that is gone, changed or cannot be read."""
     try:
-        return _RESULTS.validate_python(json.loads(paths.attempt(pair.id, arm).checks.read_bytes()))
-    except (OSError, ValueError, ValidationError):
+        file = evidence.recorded_file(pair.attempt(arm), paths.attempt(pair.id, arm).checks)
+        return _RESULTS.validate_python(json.loads(file.read_bytes()))
+    except (UserError, ApparatusError, OSError, ValueError, ValidationError):
         return ()

@@ -10,7 +10,7 @@ from typing import Any, Never
 from pydantic import TypeAdapter, ValidationError
 
 from agent_ab.config import SeedOrder
-from agent_ab.errors import ApparatusError
+from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, FileDigest, Json, Outcome, Pair, Patch
 from agent_ab.nested import flatten, merge
@@ -152,6 +152,22 @@ def changed_files(paths: AttemptPaths, recorded: tuple[FileDigest, ...]) -> tupl
         elif sha256_of(path) != file.sha256:
             found.append(f"{file.path} was changed: its sha256 is not the recorded {file.sha256[:12]}...")
     return tuple(found)
+
+
+def recorded_file(attempt: Attempt, file: Path) -> Path:
+    """Return a file of an attempt, known to be the recorded one. Raises UserError when it is gone, ApparatusError."""
+    if not file.is_file():
+        raise UserError(f"{file}: the evidence is not there; --runs-dir names where it is")
+    recorded = tuple(digest for digest in attempt.evidence if digest.path == file.name)
+    changed = changed_files(AttemptPaths(file.parent), recorded)
+    if changed or not recorded:
+        _broken(changed[0] if changed else f"{file.name} is not among the recorded evidence", file.parent)
+    return file
+
+
+def recorded_log(pair: Pair, arm: Arm, runs_dir: Path) -> ExchangeLog:
+    """Return what an arm of a stored pair said, from the recorded log. Raises UserError, ApparatusError."""
+    return read_log(recorded_file(pair.attempt(arm), RunPaths(runs_dir / pair.run).attempt(pair.id, arm).exchanges))
 
 
 def _attempt(recorded: Attempt, arm: Arm, paths: AttemptPaths) -> Attempt:
