@@ -110,6 +110,19 @@ def test_a_forger_of_every_hash_is_still_caught_by_the_evidence(bundled: bundle.
         bundle.verify(forged, tmp_path / "there")
 
 
+def test_a_claimed_verdict_that_the_evidence_does_not_come_to_is_refused_with_both(
+    bundled: bundle.Bundled, tmp_path: Path
+) -> None:
+    def adopt(contents: dict[str, bytes]) -> None:
+        manifest = json.loads(contents["manifest.json"])
+        contents["manifest.json"] = json.dumps(manifest | {"verdict": "ADOPT"}).encode()
+
+    repacked(bundled.path, tmp_path / "forged.zip", adopt)
+    done = here(tmp_path, "bundle", "--verify", "forged.zip")
+    assert done.status == 4
+    assert "the bundle claims the verdict ADOPT, the evidence comes to INCONCLUSIVE" in done.error
+
+
 def test_a_pair_that_was_left_out_is_missed(bundled: bundle.Bundled, tmp_path: Path) -> None:
     def drop(contents: dict[str, bytes]) -> None:
         for name in [name for name in contents if NAME in name]:

@@ -148,22 +148,18 @@ def _verify(file: Path, digest: str | None, unpack: Path | None, as_json: bool) 
     with _scratch() as scratch:
         target = scratch / "bundle"
         verified = bundles.verify(file, target, digest)
-        with closing(Store(target / bundles.DATABASE)) as store:
-            verdict = _verdict(store, verified.run)
         if unpack:
             _keep(target, unpack)
+    verdict = verified.verdict
     counts = {str(o): sum(found is o for found in verified.outcomes.values()) for o in verified.outcomes.values()}
     if as_json:
         facts = {"run": verified.run, "digest": verified.digest, "digest_given": verified.told, "outcomes": counts}
         print_json(facts | {"claimed_verdict": verified.claimed_verdict, "verdict": to_json(verdict)})
         return
-    said = f"{verdict.decision}   {verdict.reasons[0]}"
-    if verified.claimed_verdict not in (None, str(verdict.decision)):
-        said += f" (when it was made: {verified.claimed_verdict})"
     _print_facts(
         whole=f"as they were bundled: {counted(verified.files, 'file')}; judged again: {counted(len(verified.outcomes), 'pair')}",
         outcomes=", ".join(f"{name} {count}" for name, count in sorted(counts.items())),
-        verdict=said,
+        verdict=f"{verdict.decision}   {verdict.reasons[0]}",
         digest=verified.digest,
         proven="integrity against the digest that you gave"
         if verified.told

@@ -27,6 +27,7 @@ from agent_ab.schedule import digest as digest_of
 from agent_ab.store import evidence
 from agent_ab.store.store import RunRecord, Store
 from agent_ab.store.tables import RunRow
+from agent_ab.verdict.verdict import Verdict
 
 STEP = "bundle"
 FORMAT = 1
@@ -92,6 +93,8 @@ class Verified:
     """The digest was given by the caller; otherwise anyone may have made the bundle anew."""
     outcomes: Mapping[str, PairOutcome]
     claimed_verdict: str | None
+    verdict: Verdict
+    """What the evidence comes to; what was claimed, if anything was."""
     files: int
 
 
@@ -182,15 +185,21 @@ def verify(file: Path, target: Path, digest: str | None = None) -> Verified:
     ApparatusError when a byte was changed, when the root digest is another, or when the evidence comes to something
     else than the bundle claims.
     """
+    # It brings scipy with it, which `agent-ab --help` must not wait for.
+    from agent_ab.gate.judged import verdict_of
+
     manifest, root = unpack(file, target, digest)
     with closing(Store(target / DATABASE)) as store:
         try:
             outcomes, faults = _rebuild(manifest, target, store)
+            verdict = verdict_of(store, manifest.run)
         except UserError as error:
             _refuse(file, [f"what it holds does not fit together: {error}"])
+    if manifest.verdict not in (None, str(verdict.decision)):
+        faults.append(f"the bundle claims the verdict {manifest.verdict}, the evidence comes to {verdict.decision}")
     if faults:
         _refuse(file, faults)
-    return Verified(manifest.run, root, digest is not None, outcomes, manifest.verdict, len(manifest.files))
+    return Verified(manifest.run, root, digest is not None, outcomes, manifest.verdict, verdict, len(manifest.files))
 
 
 def _rebuild(manifest: Manifest, target: Path, store: Store) -> tuple[dict[str, PairOutcome], list[str]]:
