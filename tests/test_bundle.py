@@ -123,6 +123,30 @@ def test_a_claimed_verdict_that_the_evidence_does_not_come_to_is_refused_with_bo
     assert "the bundle claims the verdict ADOPT, the evidence comes to INCONCLUSIVE" in done.error
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bomb.bin",
+        f"runs/{RUN}/RUN.json",
+        f"runs/{RUN}/lives/zeros.bin",
+        f"runs/{RUN}/lives/deeper/0-baseline.log",
+        f"runs/{NAME}/notes.txt",
+        f"runs/{NAME}/candidate/more.log",
+        f"runs/{RUN}/another-pair/pair.json",
+    ],
+)
+def test_a_file_that_is_no_part_of_a_runs_evidence_is_refused_before_it_is_unpacked(
+    bundled: bundle.Bundled, tmp_path: Path, name: str
+) -> None:
+    forged = repacked(bundled.path, tmp_path / "forged.zip", lambda contents: contents.update({name: b"0" * 9999}))
+    with pytest.raises(ApparatusError, match=f"'{name}' is no part of the runs' evidence"):
+        bundle.unpack(forged, tmp_path / "there")
+    assert sorted({path.name for path in (tmp_path / "there").rglob("*.*") if path.is_file()}) == [
+        "manifest.json",
+        "pair.json",
+    ]
+
+
 def test_a_pair_that_was_left_out_is_missed(bundled: bundle.Bundled, tmp_path: Path) -> None:
     def drop(contents: dict[str, bytes]) -> None:
         for name in [name for name in contents if NAME in name]:

@@ -13,7 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -93,21 +93,27 @@ def sealed(archive: Path) -> bool:
         return file.read() == _SEAL + seal.encode()
 
 
-def unpack(archive: Path, target: Path, limits: Limits | None = None) -> Mapping[str, str]:
-    """Unpack a zip file below the empty directory `target`; return which files could not be read, and why.
+def names(archive: Path) -> tuple[str, ...]:
+    """Return what a zip file says that it holds, unjudged. Raises ApparatusError."""
+    with _opened(archive) as opened:
+        return tuple(opened.namelist())
+
+
+def unpack(
+    archive: Path, target: Path, limits: Limits | None = None, only: Container[str] | None = None
+) -> Mapping[str, str]:
+    """Unpack a zip file, or of it what `only` names, below `target`; return which files could not be read, and why.
 
     Names, kinds and sizes of all members are judged before the first is written. Raises ApparatusError for an archive
     with `..`, absolute or doubled names, links, devices, encryption, overlaps, or more than the limits.
     """
-    try:
-        opened = zipfile.ZipFile(archive)
-    except _DAMAGE as error:
-        _refuse(archive, f"its directory is damaged: {error}")
     damaged: dict[str, str] = {}
-    with opened:
+    with _opened(archive) as opened:
         members = opened.infolist()
         _judge(archive, members, limits or Limits(), target)
         for member in members:
+            if only is not None and member.filename not in only:
+                continue
             path = target / member.filename
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -119,6 +125,13 @@ def unpack(archive: Path, target: Path, limits: Limits | None = None) -> Mapping
     return damaged
 
 
+def _opened(archive: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(archive)
+    except _DAMAGE as error:
+        _refuse(archive, f"its directory is damaged: {error}")
+
+
 def _judge(archive: Path, members: list[zipfile.ZipInfo], limits: Limits, target: Path) -> None:
     if len(members) > limits.files:
         _refuse(archive, f"it holds {len(members)} files, more than {limits.files}")
@@ -127,15 +140,15 @@ def _judge(archive: Path, members: list[zipfile.ZipInfo], limits: Limits, target
     for member in members:
         fault = _fault(member, limits)
         if fault:
-            _refuse(archive, f"{_shown(member.orig_filename)}: {fault}")
+            _refuse(archive, f"{shown(member.orig_filename)}: {fault}")
         if member.filename in names:
-            _refuse(archive, f"{_shown(member.filename)}: it is there twice")
+            _refuse(archive, f"{shown(member.filename)}: it is there twice")
         names.add(member.filename)
         parts = member.filename.split("/")
         directories |= {"/".join(parts[:end]) for end in range(1, len(parts))}
     both = names & directories
     if both:
-        _refuse(archive, f"{_shown(min(both))}: a file and a directory at once")
+        _refuse(archive, f"{shown(min(both))}: a file and a directory at once")
     total = sum(member.file_size for member in members)
     if total > limits.total_bytes:
         _refuse(archive, f"it unpacks to {total} bytes, more than {limits.total_bytes}")
@@ -145,7 +158,7 @@ def _judge(archive: Path, members: list[zipfile.ZipInfo], limits: Limits, target
     placed = sorted(members, key=lambda member: member.header_offset)
     for before, after in pairwise(placed):
         if before.header_offset + _LOCAL_HEADER + before.compress_size > after.header_offset:
-            _refuse(archive, f"{_shown(before.filename)} and {_shown(after.filename)} overlap")
+            _refuse(archive, f"{shown(before.filename)} and {shown(after.filename)} overlap")
 
 
 def _fault(member: zipfile.ZipInfo, limits: Limits) -> str:
@@ -190,7 +203,7 @@ def name_fault(name: str) -> str:
 def _check_name(name: str) -> None:
     fault = name_fault(name)
     if fault:
-        raise ApparatusError(STEP, f"{_shown(name)}: {fault}")
+        raise ApparatusError(STEP, f"{shown(name)}: {fault}")
 
 
 def _copy(source: IO[bytes], sink: IO[bytes], size: int) -> None:
@@ -215,7 +228,8 @@ def _digest_but_seal(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
+    """Return an untrusted name as it can be shown."""
     return ascii(name if len(name) <= 200 else f"{name[:197]}...")
 
 

@@ -8,7 +8,8 @@ The manifest is a function of the run alone: whoever bundles the run again gets 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 RUNS = "runs"
 DATABASE = "runs.db"
+LIFE = re.compile(r"[0-9]+-(baseline|candidate)\.log")
+"""Names of the logs of servers that served several attempts."""
 NAMED = 5
 """So many faults are named; the rest is a count."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -114,12 +117,14 @@ def make(store: Store, run_ids: Sequence[str], runs_dir: Path, target: Path, ver
         versions["agent_ab"].add(record.version)
         members.append(archive.Member(f"{RUNS}/{run_id}/run.json", paths.plan))
         members += [
-            archive.Member(f"{RUNS}/{run_id}/lives/{log.name}", log) for log in sorted(paths.lives.glob("*.log"))
+            archive.Member(f"{RUNS}/{run_id}/lives/{log.name}", log)
+            for log in sorted(paths.lives.glob("*.log"))
+            if LIFE.fullmatch(log.name)
         ]
         for state in sorted(store.pair_states(run_id), key=lambda state: state.id):
             pair = _sound(store, paths, state.id)
             outcomes[pair.name] = pair.outcome
-            members += _members(paths, state.id)
+            members += _members(paths, pair)
             _note_versions(versions, pair)
     manifest = Manifest(
         format=FORMAT,
@@ -160,7 +165,8 @@ def unpack(file: Path, target: Path, digest: str | None = None) -> tuple[Manifes
         raise UserError(f"{file}: no such file")
     target.mkdir()
     whole = archive.sealed(file)
-    damaged = archive.unpack(file, target)
+    held = frozenset(archive.names(file))
+    damaged = archive.unpack(file, target, only={MANIFEST})
     faults = [f"{name} was changed: {why}" for name, why in damaged.items()]
     path = target / MANIFEST
     if not path.is_file():
@@ -168,9 +174,20 @@ def unpack(file: Path, target: Path, digest: str | None = None) -> tuple[Manifes
     text = path.read_bytes()
     root = hashlib.sha256(text).hexdigest()
     manifest = _read(file, text, faults)
-    faults += _differences(manifest, target, damaged)
     if digest is not None and digest != root:
-        faults.insert(0, f"{MANIFEST} is another than that of the digest: the root digest is {root}, given is {digest}")
+        faults.append(f"{MANIFEST} is another than that of the digest: the root digest is {root}, given is {digest}")
+    records = {f"{RUNS}/{name}/pair.json" for name in manifest.outcomes} & held
+    faults += [*_misfits(manifest), *_unpacked(file, target, manifest, records)]
+    if faults:
+        _refuse(file, faults)
+    # What belongs to the runs is known only now, and nothing else is unpacked.
+    parts = _parts(manifest, target, held)
+    listed = {file.path for file in manifest.files}
+    faults += [f"{name} is missing" for name in sorted(listed - held)]
+    faults += [f"{archive.shown(name)} is no part of the runs' evidence" for name in sorted(held - parts - {MANIFEST})]
+    if faults:
+        _refuse(file, faults)
+    faults += _unpacked(file, target, manifest, parts & held - records)
     if not faults and not whole:
         faults.append("the archive's own bytes (a header, the directory or the seal) were changed, no file in it")
     if faults:
@@ -261,13 +278,12 @@ def _sound(store: Store, paths: RunPaths, pair_id: str) -> Pair:
     return pair
 
 
-def _members(paths: RunPaths, pair_id: str) -> Iterator[archive.Member]:
-    base = f"{RUNS}/{paths.root.name}/{pair_id}"
-    yield archive.Member(f"{base}/pair.json", paths.pair_json(pair_id))
+def _members(paths: RunPaths, pair: Pair) -> Iterator[archive.Member]:
+    base = f"{RUNS}/{pair.name}"
+    yield archive.Member(f"{base}/pair.json", paths.pair_json(pair.id))
     for arm in Arm:
-        for path in sorted(paths.attempt(pair_id, arm).root.iterdir()):
-            if path.is_file() and not path.is_symlink():
-                yield archive.Member(f"{base}/{arm.value}/{path.name}", path)
+        for name in sorted(file.path for file in pair.attempt(arm).evidence):
+            yield archive.Member(f"{base}/{arm.value}/{name}", paths.attempt(pair.id, arm).root / name)
 
 
 def _note_versions(versions: Mapping[str, set[str]], pair: Pair) -> None:
@@ -304,18 +320,42 @@ def _read(file: Path, text: bytes, faults: list[str]) -> Manifest:
         _refuse(file, [*faults, f"{MANIFEST} was changed: it is no JSON any more ({error})"])
 
 
-def _differences(manifest: Manifest, target: Path, damaged: Mapping[str, str]) -> Iterator[str]:
+def _unpacked(file: Path, target: Path, manifest: Manifest, names: Set[str]) -> Iterator[str]:
+    """Unpack those files; yield, a sentence each, which are not as the manifest has them."""
+    damaged = archive.unpack(file, target, only=names)
+    recorded = {file.path: file.sha256 for file in manifest.files}
+    for name in sorted(names):
+        if name in damaged:
+            yield f"{name} was changed: {damaged[name]}"
+        elif name not in recorded:
+            yield f"{name} is not in the manifest"
+        elif evidence.sha256_of(target / name) != recorded[name]:
+            yield f"{name} was changed: its sha256 is not {recorded[name]}"
+
+
+def _parts(manifest: Manifest, target: Path, held: Set[str]) -> set[str]:
+    """Return the names of all that belongs to the runs, by their pairs' records, which are unpacked already."""
+    parts = {f"{RUNS}/{run_id}/run.json" for run_id in manifest.rows}
+    parts |= {f"{RUNS}/{run_id}/lives/{name}" for run_id in manifest.rows for name in _lives(run_id, held)}
+    for name in manifest.outcomes:
+        run_id, _, pair_id = name.partition("/")
+        if f"{RUNS}/{name}/pair.json" in held:
+            pair = evidence.recorded_pair(RunPaths(target / RUNS / run_id), pair_id)
+            parts.add(f"{RUNS}/{name}/pair.json")
+            parts |= {f"{RUNS}/{name}/{arm}/{file.path}" for arm in Arm for file in pair.attempt(arm).evidence}
+    return parts
+
+
+def _lives(run_id: str, held: Set[str]) -> Iterator[str]:
+    for name in held:
+        folder, _, log = name.rpartition("/")
+        if folder == f"{RUNS}/{run_id}/lives" and LIFE.fullmatch(log):
+            yield log
+
+
+def _misfits(manifest: Manifest) -> Iterator[str]:
+    """Yield, a sentence each, where a manifest contradicts itself."""
     listed = {file.path for file in manifest.files}
-    there = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()} - {MANIFEST}
-    for file in manifest.files:
-        if file.path in damaged:
-            continue
-        if file.path not in there:
-            yield f"{file.path} is missing"
-        elif evidence.sha256_of(target / file.path) != file.sha256:
-            yield f"{file.path} was changed: its sha256 is not {file.sha256}"
-    for path in sorted(there - listed):
-        yield f"{path} is not in the manifest"
     runs = {path.split("/")[1] for path in listed if path.startswith(f"{RUNS}/")}
     for run_id in sorted(runs ^ set(manifest.rows)):
         yield f"{run_id} has evidence or a row, not both"
