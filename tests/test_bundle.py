@@ -233,6 +233,10 @@ def test_the_command_makes_checks_and_unpacks(bundled: bundle.Bundled, tmp_path:
     [
         (["--digest", "0" * 64], "--digest and --unpack go with --verify FILE"),
         (["--verify", "nothing.zip"], "nothing.zip: no such file"),
+        (["--verify", "run.zip", "--digest", "27a0081a"], "--digest 27a0081a: not 64 lowercase hex digits"),
+        (["--verify", "run.zip", "--digest", "A" * 64], "A: not 64 lowercase hex digits"),
+        (["--verify", "run.zip", "--digest", "0" * 64 + "\n"], "not 64 lowercase hex digits"),
+        (["--verify", "run.zip", "--digest", ""], "not 64 lowercase hex digits"),
         (["--verify", "run.zip", "--unpack", "runs"], "--unpack runs: is there already"),
         (["--verify", "run.zip", RUN], "takes neither a run nor --out"),
         (["--out", "run.zip"], "run.zip: is there already"),

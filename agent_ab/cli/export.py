@@ -4,6 +4,7 @@ What is imported inside the functions brings scipy with it, which `agent-ab --he
 """
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -28,7 +29,7 @@ from agent_ab.model import Arm, RunKind
 from agent_ab.store import evidence
 from agent_ab.store.store import Store
 from agent_ab.verdict.verdict import Verdict, to_json
-from agent_ab.wording import counted
+from agent_ab.wording import counted, plain_line
 
 RunName = Annotated[str | None, typer.Argument(help="A run, as `agent-ab runs` names it; else the newest.")]
 
@@ -102,7 +103,7 @@ def bundle(
             raise UserError("--verify: judges a file, and takes neither a run nor --out")
         _verify(verify, digest, unpack, as_json)
         return
-    if digest or unpack:
+    if digest is not None or unpack:
         raise UserError("--digest and --unpack go with --verify FILE")
     with _chosen(db, run) as (store, run_id):
         target = out_file or Path(f"{run_id}.agent-ab.zip")
@@ -143,6 +144,8 @@ def reproduce(
 
 
 def _verify(file: Path, digest: str | None, unpack: Path | None, as_json: bool) -> None:
+    if digest is not None and not re.fullmatch(bundles.SHA256, digest):
+        raise UserError(f"--digest {plain_line(digest)}: not 64 lowercase hex digits; give the whole root digest")
     if unpack and unpack.exists():
         raise UserError(f"--unpack {unpack}: is there already; name a new directory")
     with _scratch() as scratch:

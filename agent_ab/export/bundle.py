@@ -40,7 +40,8 @@ LIFE = re.compile(r"[0-9]+-(baseline|candidate)\.log")
 """Names of the logs of servers that served several attempts."""
 NAMED = 5
 """So many faults are named; the rest is a count."""
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+SHA256 = r"[0-9a-f]{64}"
+Sha256 = Annotated[str, Field(pattern=f"^{SHA256}$")]
 
 
 class _Strict(BaseModel):
