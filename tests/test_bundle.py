@@ -98,6 +98,22 @@ def test_a_repack_with_new_hashes_is_refused_against_the_printed_digest(
         bundle.verify(forged, tmp_path / "judged")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("candidate/agent.log", b"it was good", f"runs/{NAME}/candidate: agent.log was changed"),
+        ("pair.json", b"{}", f"runs/{NAME}/pair.json: cannot be read as a finished pair"),
+    ],
+)
+def test_a_refusal_names_the_path_within_the_bundle(
+    bundled: bundle.Bundled, tmp_path: Path, name: str, text: bytes, told: str
+) -> None:
+    repacked(bundled.path, tmp_path / "forged.zip", lambda contents: contents.update({f"runs/{NAME}/{name}": text}))
+    done = here(tmp_path, "bundle", "--verify", "forged.zip")
+    assert done.status == 4 and f": {told}" in done.error
+    assert "agent-ab-bundle-" not in done.error
+
+
 def test_a_forger_of_every_hash_is_still_caught_by_the_evidence(bundled: bundle.Bundled, tmp_path: Path) -> None:
     def acquit(contents: dict[str, bytes]) -> None:
         name = f"runs/{NAME}/pair.json"

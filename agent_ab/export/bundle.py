@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
@@ -182,7 +182,8 @@ def unpack(file: Path, target: Path, digest: str | None = None) -> tuple[Manifes
     if faults:
         _refuse(file, faults)
     # What belongs to the runs is known only now, and nothing else is unpacked.
-    parts = _parts(manifest, target, held)
+    with _named_within(file, target):
+        parts = _parts(manifest, target, held)
     listed = {file.path for file in manifest.files}
     faults += [f"{name} is missing" for name in sorted(listed - held)]
     faults += [f"{archive.shown(name)} is no part of the runs' evidence" for name in sorted(held - parts - {MANIFEST})]
@@ -207,12 +208,9 @@ def verify(file: Path, target: Path, digest: str | None = None) -> Verified:
     from agent_ab.gate.judged import verdict_of
 
     manifest, root = unpack(file, target, digest)
-    with closing(Store(target / DATABASE)) as store:
-        try:
-            outcomes, faults = _rebuild(manifest, target, store)
-            verdict = verdict_of(store, manifest.run)
-        except UserError as error:
-            _refuse(file, [f"what it holds does not fit together: {error}"])
+    with closing(Store(target / DATABASE)) as store, _named_within(file, target):
+        outcomes, faults = _rebuild(manifest, target, store)
+        verdict = verdict_of(store, manifest.run)
     if manifest.verdict not in (None, str(verdict.decision)):
         faults.append(f"the bundle claims the verdict {manifest.verdict}, the evidence comes to {verdict.decision}")
     if faults:
@@ -365,6 +363,15 @@ def _misfits(manifest: Manifest) -> Iterator[str]:
             yield f"the row of {run_id} says that it is {record.id}"
     if manifest.run not in manifest.rows:
         yield f"{manifest.run} is not among the bundle's runs"
+
+
+@contextmanager
+def _named_within(file: Path, target: Path) -> Iterator[None]:
+    """Refuse the bundle for what the block raises, paths named as in the bundle: `target` is gone by then."""
+    try:
+        yield
+    except (UserError, ApparatusError) as error:
+        _refuse(file, [f"what it holds does not fit together: {str(error).replace(f'{target}/', '')}"])
 
 
 def _refuse(file: Path, faults: Sequence[str]) -> NoReturn:
