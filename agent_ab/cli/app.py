@@ -97,7 +97,6 @@ err = _Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 """What every usage error is (ClickException); typer carries a click of its own and does not export this class."""
-INTERRUPTED = 130
 ROOT = Path(__file__).resolve().parents[2]
 
 TasksDir = Annotated[Path, typer.Option(help="Where the task directories are.")]
@@ -142,7 +141,7 @@ def run_command() -> int:
         return _fail(str(error), 2 if isinstance(error, UserError) else 4, getattr(error, "__notes__", ()))
     except typer.Abort:
         # Ctrl-C or Ctrl-D where a question is asked.
-        return INTERRUPTED
+        raise KeyboardInterrupt from None
     except USAGE_ERROR as error:
         return _fail(f"{error.format_message()} (--help tells more)", 2)
 

@@ -85,7 +85,7 @@ def _play(plan: Plan, task: Task | None, folder: Path, earlier: tuple[Row, ...],
         left = _left(folder)
         if left and isinstance(error, KeyboardInterrupt):
             # Nobody shows its notes.
-            err.print(left, markup=False, soft_wrap=True)
+            err.print(left, soft_wrap=True)
         elif left:
             error.add_note(left)
         raise
@@ -99,7 +99,7 @@ def _play(plan: Plan, task: Task | None, folder: Path, earlier: tuple[Row, ...],
     else:
         out.print(view.view(result, str(folder)))
         for line in compared:
-            out.print(f"  {line}", markup=False)
+            out.print(f"  {line}")
     if not [row for row in result.rows if row.kind == ALL and row.decode_ratio]:
         raise typer.Exit(4)
 
