@@ -132,12 +132,8 @@ def controls(
     chosen = with_flags(load_profile(profile, profiles_dir), "", sandbox)
     names, order, rules = tasks_asked(tasks_, tasks_dir), seeds_asked(seeds, seeds_file), load_policy(policy)
     require_parents(db, runs_dir)
-    planned, fewest = len(names) * len(order) * repeats, arms.fewest(rules.alpha)
-    if planned < fewest:
-        raise UserError(
-            f"{counted(planned, 'pair')} cannot reject even a candidate that fails everything (alpha {rules.alpha:g}):"
-            f" {fewest} are the fewest; give more --tasks, --seeds or --repeats"
-        )
+    if few := arms.too_few(len(names) * len(order) * repeats, rules.alpha):
+        raise UserError(f"{few}; give more --tasks, --seeds or --repeats")
     states: list[ControlState] = []
     with Progress(err) as progress, playing(db, runs_dir, progress) as store:
         server = chosen.arm(Arm.CANDIDATE).server

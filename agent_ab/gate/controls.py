@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 from agent_ab.config import ArmSettings, Profile
 from agent_ab.model import Arm
-from agent_ab.stats import eprocess
+from agent_ab.stats import power
+from agent_ab.stats.eprocess import Side
+from agent_ab.wording import counted
 
 FLAG = "--spec-synth-rates"
 DRAFTED = 3
@@ -60,9 +62,10 @@ def unavailable(profile: Profile, flags: Iterable[str]) -> str:
     return ""
 
 
-def fewest(alpha: float) -> int:
-    """Return how many pairs it takes at least to reject a candidate that fails whatever the baseline solves."""
-    pairs = 1
-    while eprocess.e_value([-1.0] * pairs, 0.0, eprocess.Side.HARM) < 1 / alpha:
-        pairs += 1
-    return pairs
+def too_few(pairs: int, alpha: float) -> str:
+    """Return why so many pairs reject nothing, not even a candidate that fails whatever the baseline solves; else empty."""
+    fewest = power.fewest(-1.0, 0.0, Side.HARM, alpha)
+    if fewest is not None and pairs >= fewest:
+        return ""
+    enough = "no number is enough" if fewest is None else f"{fewest} are the fewest"
+    return f"{counted(pairs, 'pair')} cannot reject anything (alpha {alpha:g}): {enough}"

@@ -131,8 +131,7 @@ def control_state(name: str, found: Observed, record: RunRecord, policy: Policy)
     unfinished = record.status != RunStatus.FINISHED and not rejected
     if unfinished:
         return ControlState(name, record.id, None, f"not decided, the run {record.id} is not finished.")
-    if not rejected and verdict.counts.counted < (fewest := controls.fewest(policy.alpha)):
-        few = f"not decided: {counted(verdict.counts.counted, 'pair')} cannot reject anything, {fewest} are the fewest. {said}"
-        return ControlState(name, record.id, None, few)
+    if not rejected and (few := controls.too_few(verdict.counts.counted, policy.alpha)):
+        return ControlState(name, record.id, None, f"not decided: {few}. {said}")
     ok = "was rejected, as it must be." if rejected else f"was not rejected: the apparatus cannot see harm. {said}"
     return ControlState(name, record.id, rejected, ok)

@@ -11,7 +11,7 @@ from agent_ab.gate.observations import Observation, Side, flaky
 from agent_ab.gate.policy import Policy
 from agent_ab.model import Json
 from agent_ab.stats import mcnemar, paired, power
-from agent_ab.stats.eprocess import Floats, Ints, Tally, tally
+from agent_ab.stats.eprocess import Floats, Ints, Tally
 from agent_ab.stats.eprocess import Side as Bet
 from agent_ab.wording import counted, percent
 
@@ -175,8 +175,7 @@ def false_alarms(
 
 def _least(value: float, *bets: tuple[float, Bet], policy: Policy) -> int | None:
     """Return the fewest pairs of the greatest difference that reach the evidence of all `bets`."""
-    outlook = power.Outlook((value,), (1.0,))
-    found = [power.more_pairs(tally([]), mu0, side, policy.alpha, outlook) for mu0, side in bets]
+    found = [power.fewest(value, mu0, side, policy.alpha) for mu0, side in bets]
     known = [pairs for pairs in found if pairs is not None]
     return max(known) if len(known) == len(found) else None
 

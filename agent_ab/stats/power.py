@@ -119,3 +119,8 @@ def more_pairs(so_far: Tally, mu0: float, side: Side, alpha: float, outlook: Out
         return float(log_mean(state + pairs * growth)) >= goal
 
     return least(0, reached)
+
+
+def fewest(value: float, mu0: float, side: Side, alpha: float) -> int | None:
+    """Return how many differences of `value`, and nothing else, take the e-value to 1 / `alpha`; None: out of reach."""
+    return more_pairs(tally([]), mu0, side, alpha, Outlook((value,), (1.0,)))
