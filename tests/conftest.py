@@ -6,6 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from agent_ab import tasks
 from agent_ab.config import ModelFile
@@ -15,6 +16,8 @@ from agent_ab.models import models
 from tests import recorded
 
 ROOT = Path(__file__).parent.parent
+settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
+settings.register_profile("search", database=None, deadline=None, print_blob=True)
 OURS = ("llama-server", "mitmdump", "bwrap")
 
 
