@@ -115,9 +115,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         _empty(scratch)
         start = workspace.checkout(task, scratch / "workspace", scratch / "trusted.git")
         record.note(fixture_commit=start.commit, manifest_sha256=start.manifest_sha256)
-    with _serving(plan, expected_first) as (model_server, witness):
-        if model_server.pid is not None:
-            record.watch.serving(model_server.pid)
+    with _serving(plan, expected_first) as (model_server, witness), record.watch.serving(model_server.pid):
         with _step(plan, Step.SERVER) as tick:
             model_server.wait_ready(tick)
             facts = model_server.prove()

@@ -8,8 +8,8 @@ import importlib
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,18 @@ class Watch:
         self._pid: int | None = None
         self._throttled: set[str] = set()
 
-    def serving(self, pid: int) -> None:
-        """Name the server's process, whose memory is watched from now on."""
+    @contextmanager
+    def serving(self, pid: int | None) -> Iterator[None]:
+        """Watch the memory of the server's process `pid`, if it is ours; look once more before the block ends.
+
+        End the block before the server is stopped: its peak memory is known only while it runs.
+        """
         self._pid = pid
+        try:
+            yield
+        finally:
+            self._look()
+            self._pid = None
 
     def look(self) -> None:
         """Look, unless the last look was a moment ago."""
@@ -114,6 +123,14 @@ def _greater(one: Json, other: Json) -> Json:
 
 
 def _peak_rss_mib(pid: int) -> int | None:
+    """Return the sum of the peaks of a process and of all that it started; None when it is gone."""
+    with suppress(psutil.Error):
+        family = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+        return sum(filter(None, map(_peak_of_one_mib, family))) or None
+    return None
+
+
+def _peak_of_one_mib(pid: int) -> int | None:
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmHWM:"):

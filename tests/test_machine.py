@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+from agent_ab import machine
 from agent_ab.machine import Watch, identity, state
 from tests.command import ROOT
 
@@ -29,10 +30,25 @@ def test_the_state_can_be_stored() -> None:
     assert json.loads(json.dumps(state()))["load"] >= 0
 
 
+def test_the_servers_peak_memory_is_known_however_short_it_served_and_includes_what_it_started() -> None:
+    watch = Watch()
+    nested = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    with subprocess.Popen([sys.executable, "-c", nested], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout and server.stdin
+        server.stdout.read(1)
+        with watch.serving(server.pid):
+            pass
+        alone = machine._peak_of_one_mib(server.pid)
+        server.stdin.write(b"\n")
+        server.stdin.close()
+    peak = watch.record()["peak"]["server_rss_mib"]
+    assert alone and peak > alone
+
+
 def test_a_record_holds_start_end_and_the_servers_greatest_memory() -> None:
     watch = Watch()
-    watch.serving(os.getpid())
-    watch.look()
+    with watch.serving(os.getpid()):
+        watch.look()
     record = json.loads(json.dumps(watch.record()))
     assert record["is"] == json.loads(json.dumps(identity()))
     assert record["peak"]["server_rss_mib"] > 5
@@ -42,7 +58,9 @@ def test_a_record_holds_start_end_and_the_servers_greatest_memory() -> None:
 def test_a_process_that_is_gone_has_no_memory_and_breaks_nothing() -> None:
     watch = Watch()
     with subprocess.Popen([sys.executable, "-c", ""]) as other:
-        watch.serving(other.pid)
+        other.wait()
+        with watch.serving(other.pid):
+            pass
     assert watch.record()["peak"]["server_rss_mib"] is None
 
 

@@ -32,6 +32,10 @@ def lives(tmp_path: Path) -> Iterator[Lives]:
     made.end()
 
 
+def made_model(folder: Path) -> Model:
+    return Model(folder / "m.gguf", "m" * 64, "qwen35", True, "", 131072)
+
+
 def ask(life: Life, found: engine.Engine) -> None:
     at = life.at(found)
     headers = {"Authorization": f"Bearer {at.key}"}
@@ -40,7 +44,7 @@ def ask(life: Life, found: engine.Engine) -> None:
 
 def attempt(life: Life, found: engine.Engine, log: Path) -> int:
     """Use the server as an attempt does, and return its pid."""
-    model = Model(log.parent / "m.gguf", "m" * 64, "qwen35", True, "", 131072)
+    model = made_model(log.parent)
     with life.lent(found, SETTINGS, model, seed=1, log=log) as server:
         server.wait_ready()
         server.prove()
@@ -59,6 +63,21 @@ def test_one_server_serves_several_attempts_and_each_has_its_part_of_the_log(
     parts = [(tmp_path / f"{number}.log").read_bytes() for number in range(3)]
     assert all(b"conv_id" in part for part in parts)
     assert b"".join(parts) == (tmp_path / "lives" / "0-baseline.log").read_bytes()
+
+
+def test_a_server_serves_only_what_it_was_started_with(lives: Lives, sound: engine.Engine, tmp_path: Path) -> None:
+    life = lives.of(Arm.BASELINE)
+    other = Model(tmp_path / "other.gguf", "o" * 64, "qwen35", True, "", 131072)
+    assert life.serves(sound, SETTINGS, other)
+    attempt(life, sound, tmp_path / "0.log")
+    assert not life.serves(sound, SETTINGS, other)
+    assert not life.serves(sound, SETTINGS.model_copy(update={"server": Server(context=1024)}), made_model(tmp_path))
+    with (
+        pytest.raises(ApparatusError, match="started with another model or settings"),
+        life.lent(sound, SETTINGS, other, seed=1, log=tmp_path / "1.log"),
+    ):
+        pass
+    assert life.served == 1
 
 
 def test_the_arms_have_servers_of_their_own_and_new_lives_begin_at_nought(
@@ -84,7 +103,7 @@ def test_a_server_that_died_between_two_attempts_is_a_broken_apparatus(
     lives: Lives, sound: engine.Engine, tmp_path: Path
 ) -> None:
     dying = replace(sound, binary=wrap.llama_server(tmp_path / "bin", "dies-mid-stream"))
-    model = Model(tmp_path / "m.gguf", "m" * 64, "qwen35", True, "", 131072)
+    model = made_model(tmp_path)
     life = lives.of(Arm.CANDIDATE)
     with life.lent(dying, SETTINGS, model, seed=1, log=tmp_path / "0.log") as server:
         server.wait_ready()

@@ -7,7 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from agent_ab.config import ArmSettings
-from agent_ab.model import Arm
+from agent_ab.errors import ApparatusError
+from agent_ab.model import Arm, Step
 from agent_ab.models.models import Model
 from agent_ab.server import serving
 from agent_ab.server.serving import Address, AnyEngine, ModelServer
@@ -23,6 +24,7 @@ class Life:
         self._log = log
         self._stack = ExitStack()
         self._server: ModelServer | None = None
+        self._started_with: tuple[AnyEngine, ArmSettings, Model] | None = None
         self._at: Address | None = None
 
     def at(self, engine: AnyEngine) -> Address:
@@ -30,11 +32,23 @@ class Life:
         self._at = self._at or serving.address(engine)
         return self._at
 
+    def serves(self, engine: AnyEngine, settings: ArmSettings, model: Model) -> bool:
+        """Return whether the server was started with exactly these, or is not started yet."""
+        return self._started_with in (None, (engine, settings, model))
+
     @contextmanager
     def lent(
         self, engine: AnyEngine, settings: ArmSettings, model: Model, *, seed: int, log: Path
     ) -> Iterator[ModelServer]:
-        """Give the server to one attempt, whose part of its output is in `log` afterwards. Raises ApparatusError."""
+        """Give the server to one attempt, whose part of its output is in `log` afterwards.
+
+        Raises ApparatusError; so it does when the server was started with something else.
+        """
+        if not self.serves(engine, settings, model):
+            raise ApparatusError(
+                Step.SERVER, "the long-lived server was started with another model or settings", self._log
+            )
+        self._started_with = (engine, settings, model)
         if self._server is None:
             self._log.parent.mkdir(exist_ok=True)
             self._server = self._stack.enter_context(

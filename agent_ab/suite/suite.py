@@ -142,14 +142,18 @@ class _Playing:
 
     def _once(self, planned: PlannedPair) -> Pair:
         self._require_space()
+        bench = self._suite.benches[planned.task]
+        if self.lives.begun and not all(
+            self.lives.of(arm).serves(parts.engine, parts.settings, parts.model) for arm, parts in bench.arms.items()
+        ):
+            # A model that belongs to a task, a scripted one, needs a server of its own.
+            self._end_life()
         self._show.begins(planned, self.standing())
         if not planned.again and not self.lives.begun:
             self._first = planned
         lives = None if self._life is ServerLife.FRESH else self.lives
         try:
-            pair = run.play(
-                self._suite.benches[planned.task], planned, self._paths, self._store, self._show.step, lives
-            )
+            pair = run.play(bench, planned, self._paths, self._store, self._show.step, lives)
         except BaseException:
             # A finished pair that only could not be saved is taken in by the next start.
             if not self._paths.pair_json(planned.id).exists():

@@ -1,6 +1,7 @@
 """A suite on real parts: stopped and gone on with, played on long-lived servers, and left in order when it is cut off."""
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -109,6 +110,21 @@ def test_long_lived_servers_serve_in_recorded_positions_and_the_first_pair_is_pl
     logs = sorted(path.name for path in (tmp_path / "runs" / done.data["run"] / "lives").iterdir())
     both = ["baseline.log", "candidate.log"]
     assert logs == [f"{n}-{name}" for n in range(2 if life == "per-task" else 1) for name in both]
+
+
+def test_a_long_lived_server_is_replaced_when_the_next_task_has_another_model(tmp_path: Path, scratch: Path) -> None:
+    changes = {'variable = "server.speculation"': 'variable = "server.speculation"\nserver_life = "per-run"'}
+    given = small_suite(tmp_path, 2, changes)
+    script = tmp_path / "tasks" / "tiny-1" / "scripts" / "solve.toml"
+    script.write_text(script.read_text().replace("Both numbers", "All numbers"))
+    done = agent_ab(tmp_path, *given.words("--json", "--agent", "oracle", "--seeds", str(SEEDS[0])))
+    assert done.status == 0, done.stderr
+    logs = tmp_path / "runs" / done.data["run"] / "lives"
+    for arm in ("baseline", "candidate"):
+        models = [set(re.findall(r"[\w.-]+\.gguf", (logs / f"{life}-{arm}.log").read_text())) for life in (0, 1)]
+        assert models[0] and models[1] and not models[0] & models[1]
+    served = rows(tmp_path, "select pair_id, life_position from attempt where arm = 'candidate' order by rowid")
+    assert [position for _, position in served] == [0, 1, 0, 1]
 
 
 def test_a_pair_that_the_candidates_server_breaks_is_played_again_whole_and_counted_by_arm(
