@@ -47,6 +47,10 @@ class Runs:
     def d(self) -> Array:
         return np.asarray(np.round(self.candidate - self.baseline, 12))
 
+    @property
+    def solved(self) -> Array:
+        return np.asarray((self.candidate == 1).astype(float) - (self.baseline == 1))
+
 
 def draw(truth: Truth, runs: int, blocks: int, seed: int) -> Runs:
     rng = np.random.default_rng(seed)
@@ -84,9 +88,10 @@ class Shares:
 def shares(found: Runs, policy: Policy, bets: int = 200) -> Shares:
     """Return the shares; looked at after every block, a run ends with its first word."""
     shape, goal = (found.d.shape[0], found.d.shape[2]), 1 / policy.alpha
-    d, signs = tally(found.d), tally(-np.sign(found.log_ratios))
-    harm = d.e(0.0, Side.HARM, bets).reshape(shape) >= goal
+    d, solved, signs = tally(found.d), tally(found.solved), tally(-np.sign(found.log_ratios))
+    harm = ((d.e(0.0, Side.HARM, bets) + solved.e(0.0, Side.HARM, bets)) / 2).reshape(shape) >= goal
     fit = d.e(-policy.margin, Side.GAIN, bets).reshape(shape) >= goal
+    fit &= solved.e(-policy.solved_margin, Side.GAIN, bets).reshape(shape) >= goal
     fast = signs.e(0.0, Side.GAIN, bets).reshape(shape) >= goal
     adopt = fit & fast & ~harm
     never = shape[1]

@@ -93,7 +93,7 @@ def test_a_rejection_is_told_and_stored_at_once_and_an_interruption_does_not_hid
         "bad: REJECT after 12 pairs, not played further (run bad)",
     ]
     assert runs["good"] == (RunStatus.STOPPED, "interrupted")
-    assert runs["bad"][0] == RunStatus.STOPPED and runs["bad"][1].startswith("rejected: The candidate passes fewer")
+    assert runs["bad"][0] == RunStatus.STOPPED and runs["bad"][1].startswith("rejected: The candidate solves fewer tasks")
 
 
 def test_a_candidate_rejected_by_its_last_block_is_not_called_stopped(tmp_path: Path) -> None:

@@ -41,10 +41,10 @@ def test_each_candidate_needs_the_evidence_that_its_share_of_alpha_asks_for() ->
     assert "40 needed" in text and "REJECT" in text and "-0.90" in text
 
 
-def test_eight_bad_pairs_are_enough_for_one_candidate_and_not_for_one_of_two() -> None:
-    assert not candidate("bad", 1, 8).rejected
+def test_seven_bad_pairs_are_enough_for_one_candidate_and_not_for_one_of_two() -> None:
+    assert not candidate("bad", 1, 7).rejected
     alone = Policy()
-    observations = verdicts.pairs(8, candidate=1)
+    observations = verdicts.pairs(7, candidate=1)
     assert gate.judge(verdicts.run(observations), observations, Rules(alone, alone)).decision == "REJECT"
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent_ab.gate.gate import Apparatus, Rules, judge, word
 from agent_ab.gate.observations import Observation
@@ -32,17 +34,17 @@ def said(verdict: Verdict) -> str:
 def test_eight_identical_pairs_are_inconclusive_and_more_are_asked_for() -> None:
     verdict = judged(pairs(8))
     assert verdict.decision is Decision.INCONCLUSIVE
-    assert verdict.needed and (verdict.needed.more, verdict.needed.pairs_anytime) == (35, 43)
-    assert verdict.needed.hours == pytest.approx(35 * 600 / 3600)
-    assert "Pairs still needed: about 35 (43 in all, about 5.8 hours)" in said(verdict)
+    assert verdict.needed and (verdict.needed.more, verdict.needed.pairs_anytime) == (28, 36)
+    assert verdict.needed.hours == pytest.approx(28 * 600 / 3600)
+    assert "Pairs still needed: about 28 (36 in all, about 4.7 hours)" in said(verdict)
 
 
-def test_forty_three_distinct_pairs_solved_in_both_arms_are_adopted_when_the_candidate_is_faster() -> None:
-    assert judged(pairs(43, ratio=0.9), planned={0: 43}).decision is Decision.INCONCLUSIVE
-    one_block = [replace(o, block=0) for o in pairs(43, ratio=0.9)]
+def test_thirty_six_distinct_pairs_solved_in_both_arms_are_adopted_when_the_candidate_is_faster() -> None:
+    assert judged(pairs(36, ratio=0.9), planned={0: 36}).decision is Decision.INCONCLUSIVE
+    one_block = [replace(o, block=0) for o in pairs(36, ratio=0.9)]
     assert judged(one_block).decision is Decision.ADOPT
-    assert judged(one_block[:42]).decision is Decision.INCONCLUSIVE
-    assert judged(pairs(44, ratio=0.9)).exit_status == 0
+    assert judged(one_block[:35]).decision is Decision.INCONCLUSIVE
+    assert judged(pairs(36, ratio=0.9)).exit_status == 0
 
 
 def test_pairs_solved_in_both_arms_are_never_adopted_when_the_candidate_is_slower() -> None:
@@ -60,21 +62,56 @@ def test_pairs_that_fail_in_both_arms_cannot_show_harm() -> None:
     assert "take tasks that the baseline solves more often" in said(verdict)
 
 
-def test_thirty_of_eighty_tasks_that_lose_one_check_are_never_adopted() -> None:
+def test_thirty_of_eighty_tasks_that_lose_one_check_are_rejected_by_solved_tasks() -> None:
     observations = pairs(80)
     observations[:30] = [pair(n, 10, 9) for n in range(30)]
     verdict = judged(observations)
+    assert (verdict.decision, verdict.exit_status) == (Decision.REJECT, 1)
+    e = verdict.evidence
+    assert e and e.harm_checks < 20 < e.harm_solved and e.noninferior > 20 > e.noninferior_solved
+    assert e.harm == pytest.approx((e.harm_checks + e.harm_solved) / 2)
+    assert verdict.reasons[0].startswith(
+        "The candidate solves fewer tasks: evidence over 1,000,000 (the mean of checks"
+    )
+    assert "solved tasks: 30 broken, 0 fixed." in verdict.reasons[0]
+
+
+def test_one_broken_pair_of_two_hundred_is_no_reason_to_reject() -> None:
+    verdict = judged([pair(0, 10, 9), *pairs(200)[1:]])
+    assert verdict.decision is Decision.ADOPT
+    assert verdict.evidence and verdict.evidence.harm < 2
+
+
+def test_a_loss_of_solved_tasks_that_is_not_excluded_keeps_from_adopting() -> None:
+    observations = pairs(60)
+    for n in (0, 21):
+        observations[n] = pair(n, 10, 9)
+    verdict = judged(observations)
     assert verdict.decision is Decision.INCONCLUSIVE
-    assert verdict.evidence
-    assert (round(verdict.evidence.noninferior, 1), round(verdict.evidence.harm, 1)) == (37.9, 5.9)
-    assert "broke 30 pairs and fixed 0: it solved a share of 0.375 less" in said(verdict)
+    assert verdict.evidence and verdict.evidence.noninferior > 20 > verdict.evidence.noninferior_solved
+    assert "Not shown: that it loses fewer than 10 solved tasks in a hundred (between -1" in said(verdict)
+    assert judged(observations, Policy(solved_margin=0.2)).decision is Decision.ADOPT
 
 
-def test_seven_pairs_from_ten_to_one_check_are_rejected_and_six_are_not() -> None:
-    broken = [replace(o, block=0) for o in pairs(7, 10, 1)]
+def test_six_pairs_from_ten_to_one_check_are_rejected_and_five_are_not() -> None:
+    broken = [replace(o, block=0) for o in pairs(6, 10, 1)]
     assert judged(broken).decision is Decision.REJECT
     assert judged(broken).exit_status == 1
-    assert judged(broken[:6]).decision is Decision.INCONCLUSIVE
+    assert judged(broken[:5]).decision is Decision.INCONCLUSIVE
+
+
+@given(st.permutations(range(12)), st.integers(0, 12))
+def test_only_blocks_before_which_all_are_whole_count_in_whatever_order_pairs_finish(
+    order: list[int], done: int
+) -> None:
+    finished = [pair(n, 10, n % 11) for n in order[:done]]
+    verdict = judged(finished, planned={0: 4, 1: 4, 2: 4})
+    whole = 0
+    while whole < 3 and all(n in order[:done] for n in range(4 * whole, 4 * whole + 4)):
+        whole += 1
+    assert (verdict.counts.counted, verdict.counts.unfinished) == (4 * whole, done - 4 * whole)
+    prefix = [pair(n, 10, n % 11) for n in range(4 * whole)]
+    assert verdict.evidence == (judged(prefix).evidence if whole else None)
 
 
 def test_a_rejection_says_why_the_two_sided_sequence_may_still_hold_zero() -> None:
@@ -258,7 +295,7 @@ def a_little_worse(count: int = 800) -> list[Observation]:
 
 def test_worse_for_sure_and_inside_the_margin_is_what_the_policy_says() -> None:
     rejecting = judged(a_little_worse())
-    assert rejecting.evidence and min(rejecting.evidence.harm, rejecting.evidence.noninferior) > 20
+    assert rejecting.evidence and rejecting.evidence.harm > 20 and rejecting.evidence.no_worse
     assert rejecting.decision is Decision.REJECT
     assert "the policy says reject (inside_margin)" in said(rejecting)
     adopting = judged(a_little_worse(), Policy(inside_margin="adopt"))
@@ -275,7 +312,10 @@ def test_a_bound_between_minus_margin_and_zero_is_told_with_what_the_policy_acce
 
 def test_evidence_for_both_words_rejects_and_less_than_enough_is_inconclusive() -> None:
     def e(harm: float, noninferior: float, faster: float) -> EValues:
-        return EValues(harm, noninferior, faster, 20.0)
+        return EValues(harm, harm, harm, noninferior, noninferior, faster, 20.0)
+
+    unsolved = EValues(0, 0, 0, 20, 19.9, 20, 20.0)
+    assert word(unsolved, POLICY, adoptable=True) is Decision.INCONCLUSIVE
 
     assert word(e(20, 20, 20), POLICY, adoptable=True) is Decision.REJECT
     assert word(e(19.9, 20, 20), POLICY, adoptable=True) is Decision.ADOPT
@@ -336,9 +376,9 @@ def test_a_check_is_called_regressed_only_when_corrected_evidence_supports_it() 
     assert len(many.unchanged) == 36
     assert len(many.flips) == 48
     # An extended run was looked at in between: the fixed-size test does not hold, the e-value must say it.
-    extended = judged([pair(n, 10, 9) for n in range(48)], extended=True)
+    extended = judged([pair(n, 10, 9) for n in range(44)], extended=True)
     assert not any(row.regressed for row in extended.checks)
-    grown = judged([pair(n, 10, 9) for n in range(4 * 14)], extended=True)
+    grown = judged([pair(n, 10, 9) for n in range(48)], extended=True)
     assert all(row.regressed and row.e >= 800 for row in grown.checks)
 
 

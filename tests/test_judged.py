@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-POLICY = Policy(margin=0.4)
+POLICY = Policy(margin=0.4, solved_margin=0.4)
 """With so wide a margin, few pairs are enough."""
 BLOCKS = 3
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent_ab.errors import UserError
 from agent_ab.gate.policy import Policy, changes, load_policy, shipped_policy, stored_policy
+from agent_ab.schedule import digest
 
 SHIPPED = (files("agent_ab") / "data" / "gate.toml").read_text(encoding="utf-8")
 
@@ -37,6 +38,7 @@ def test_the_hash_changes_with_every_key() -> None:
         Policy(max_solved_loss=0.0),
         Policy(min_baseline_solved=0.5),
         Policy(max_time_ratio=1.2),
+        Policy(solved_margin=0.2),
         Policy(inside_margin="adopt"),
         Policy(max_pairs=40),
         Policy(quarantine_after=0),
@@ -89,3 +91,10 @@ def test_a_whole_number_is_a_number_too(tmp_path: Path) -> None:
 def test_a_stored_policy_of_another_time_is_refused_with_what_to_do() -> None:
     with pytest.raises(UserError, match="name a file with --policy"):
         stored_policy({"margin": 0.1, "gone": 1})
+
+
+def test_a_policy_from_before_solved_margin_keeps_its_hash() -> None:
+    before = {key: value for key, value in Policy().to_json().items() if key != "solved_margin"}
+    assert stored_policy(before) == Policy()
+    assert Policy().has_hash(digest(before)) and Policy().has_hash(Policy().sha256())
+    assert not Policy(margin=0.2).has_hash(digest(before)) and not Policy(solved_margin=0.2).has_hash(digest(before))

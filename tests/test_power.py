@@ -73,5 +73,5 @@ def test_the_least_number_that_is_enough_is_found() -> None:
     assert power.least(2, lambda n: False) is None
 
 
-def test_the_forty_third_identical_pair_is_the_first_that_is_enough() -> None:
-    assert e_value([0.0] * 42, -0.1, Side.GAIN) < 20 <= e_value([0.0] * 43, -0.1, Side.GAIN)
+def test_the_thirty_sixth_identical_pair_is_the_first_that_is_enough() -> None:
+    assert e_value([0.0] * 35, -0.1, Side.GAIN) < 20 <= e_value([0.0] * 36, -0.1, Side.GAIN)

@@ -25,6 +25,7 @@ from agent_ab.stats.walltime import (
     solved_per_hour,
     wilcoxon_p,
 )
+from tests.betting import by_quadrature
 
 D = (0.0,) * 7 + (-0.9,)
 TASKS = ("cache", "cache", "csv", "csv", "planner", "planner", "wallet", "wallet")
@@ -153,18 +154,19 @@ def test_non_inferiority_of_the_published_data() -> None:
 
 
 def test_the_evidence_of_the_published_data() -> None:
-    assert close(e_value(D, 0.0, Side.HARM), 1.45, 1e-6)
-    assert close(1 / e_value(D, 0.0, Side.HARM), 0.6897, 5e-5)
-    assert close(e_value(D, 0.0, Side.GAIN), 0.55, 1e-6)
-    for margin, e in ((0.05, 0.6337), (0.10, 0.7466), (0.20, 1.1268)):
-        assert close(e_value(D, -margin, Side.GAIN), e, 5e-5)
+    # One differing pair: the capital is 1 + 0.9 x the mean bet, 0.79 x 1.5 / 3.5 + 0.21 for harm, 2 / 3 for gain.
+    harm = 1 + 0.9 * (0.79 * 1.5 / 3.5 + 0.21)
+    assert close(e_value(D, 0.0, Side.HARM), harm, 1e-4)
+    assert close(e_value(D, 0.0, Side.GAIN), 1 - 0.9 * 2 / 3, 1e-3)
+    for margin, e in ((0.05, 0.4810), (0.10, 0.5952), (0.20, 1.0102)):
+        assert close(e_value(D, -margin, Side.GAIN), e, 5e-4)
     low, high = eprocess.confidence_sequence(tally(D), 0.05)
-    # Quoted from a grid of means 0.002 apart, its ends inside.
-    assert -0.588 < low < -0.586 and 0.428 < high < 0.430
+    for end, side in ((low, Side.GAIN), (high, Side.HARM)):
+        assert close(by_quadrature(D, end, side), 40, 0.1)
 
 
 def test_with_block_means_as_observations_the_evidence_would_be_less() -> None:
-    assert close(e_value((0.0, -0.225), 0.0, Side.HARM), 1.1125, 1e-4)
+    assert close(e_value((0.0, -0.225), 0.0, Side.HARM), 1 + 0.225 * (0.79 * 1.5 / 3.5 + 0.21), 1e-4)
 
 
 def test_the_asymptotic_confidence_sequence_of_the_published_data() -> None:
@@ -271,7 +273,7 @@ def test_the_table_of_pairs() -> None:
 
 def test_pairs_that_the_evidence_takes_when_all_are_alike() -> None:
     nothing = tally(())
-    for alpha, numbers in ((0.05, (88, 43, 28, 20)), (0.025, (105, 51, 33, 24))):
+    for alpha, numbers in ((0.05, (74, 36, 24, 17)), (0.025, (89, 44, 28, 21))):
         for margin, pairs in zip((0.05, 0.10, 0.15, 0.20), numbers, strict=True):
             assert power.more_pairs(nothing, -margin, Side.GAIN, alpha, power.as_observed((0.0,))) == pairs
             assert (
@@ -279,16 +281,8 @@ def test_pairs_that_the_evidence_takes_when_all_are_alike() -> None:
                 >= 1 / alpha
                 > e_value((0.0,) * (pairs - 1), -margin, Side.GAIN)
             )
-    for d, pairs in ((-1.0, 7), (-0.9, 7), (-0.5, 11)):
+    for d, pairs in ((-1.0, 6), (-0.9, 7), (-0.5, 10)):
         assert power.more_pairs(nothing, 0.0, Side.HARM, 0.05, power.as_observed((d,))) == pairs
-
-
-def test_the_two_sided_evidence_of_signs() -> None:
-    for n, expected in ((7, 16.0), (8, 28.44)):
-        signs = (-1.0,) * n
-        assert close(2**n / (n + 1), expected, 5e-3)
-        both = eprocess.two_sided(e_value(signs, 0.0, Side.HARM), e_value(signs, 0.0, Side.GAIN))
-        assert both == pytest.approx(2**n / (n + 1), rel=1e-4)
 
 
 def test_flips_of_one_direction_that_one_check_needs() -> None:
@@ -304,6 +298,6 @@ def test_the_least_p_of_an_exact_test_over_four_tasks_and_over_six() -> None:
 
 def test_the_guards_that_the_share_of_checks_lacks() -> None:
     small_losses = (-0.1,) * 30 + (0.0,) * 50
-    assert close(e_value(small_losses, -0.1, Side.GAIN), 37.9, 0.05)
-    assert close(e_value(small_losses, 0.0, Side.HARM), 5.9, 0.05)
-    assert close(e_value((0.0,) * 43, -0.1, Side.GAIN), 20.9, 0.05)
+    assert close(e_value(small_losses, -0.1, Side.GAIN), 76.2, 0.05)
+    assert close(e_value(small_losses, 0.0, Side.HARM), 7.1, 0.05)
+    assert close(e_value((0.0,) * 36, -0.1, Side.GAIN), 20.4, 0.05)

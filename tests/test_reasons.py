@@ -62,9 +62,14 @@ def test_pairs_that_say_that_something_differs_are_not_planned_as_if_nothing_did
 
 def test_evidence_is_named_with_what_it_is_for_and_what_it_takes(verdict: Verdict) -> None:
     assert verdict.correctness
-    harm, fit, fast = reasons.evidence(EValues(1.45, 25.0, 3e9, 20.0), verdict.correctness, POLICY)
-    assert harm == "Not shown: that the candidate passes fewer checks; evidence 1.45, 20 needed."
+    e = EValues(1.45, 0.9, 2.0, 25.0, 19.0, 3e9, 20.0)
+    harm, fit, solved, fast = reasons.evidence(e, verdict.correctness, POLICY)
+    assert harm == (
+        "Not shown: that the candidate passes fewer checks or solves fewer tasks; evidence 1.45 (the mean of checks 0.90"
+        " and solved tasks 2.00), 20 needed."
+    )
+    assert solved.startswith("Not shown: that it loses fewer than 10 solved tasks in a hundred (between -")
     assert fit.startswith("Shown: that it loses less than 0.1 of the checks per pair (mean difference +0.0000")
     assert fast == "Shown: that it takes less wall time than the baseline; evidence over 1,000,000, 20 needed."
-    slow = reasons.evidence(EValues(1, 1, 1, 20.0), verdict.correctness, Policy(max_time_ratio=1.2))[2]
+    slow = reasons.evidence(e, verdict.correctness, Policy(max_time_ratio=1.2))[3]
     assert "less than 1.2 times the baseline's wall time" in slow

@@ -55,7 +55,8 @@ def test_repeats_that_are_dropped_would_break_the_level_and_repeats_that_are_cap
 
 def test_the_simulated_evidence_is_the_gates_own() -> None:
     found = draw(Truth(breaks=(0.5, 0.2, 0.1, 0.0), log_ratio=-0.2), 3, 5, seed=6)
-    e = [simulated.tally(found.d).e(0.0, Side.HARM).reshape(3, 5), simulated.tally(found.d).e(-0.1, Side.GAIN)]
+    harm = [simulated.tally(values).e(0.0, Side.HARM).reshape(3, 5) for values in (found.d, found.solved)]
+    e = [(harm[0] + harm[1]) / 2, simulated.tally(found.d).e(-0.1, Side.GAIN)]
     for i in range(3):
         observations = []
         for block in range(5):

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def rows(store: Store, table: str) -> int:
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         count: int = connection.execute(f"select count(*) from {table}").fetchone()[0]
     connection.close()
     return count
@@ -77,7 +77,7 @@ def test_a_pair_of_an_unknown_run_is_refused(store: Store) -> None:
 
 
 def test_the_database_is_in_wal_mode_and_carries_its_schema_version(store: Store) -> None:
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         assert connection.execute("pragma journal_mode").fetchone() == ("wal",)
         steps = sorted(path.name[:4] for path in (files("agent_ab.store") / "migrations/versions").iterdir())
         assert connection.execute("select version_num from alembic_version").fetchone() == (steps[-1],)

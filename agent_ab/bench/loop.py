@@ -125,9 +125,7 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
     replies: list[Reply] = []
     watch = machine.Watch()
     try:
-        with _serving(bench, entrant, log, round_) as (running, at):
-            if running.pid is not None:
-                watch.serving(running.pid)
+        with _serving(bench, entrant, log, round_) as (running, at), watch.serving(running.pid):
             proof = running.prove()
             if not proof.speculation_proven:
                 raise ApparatusError(Step.SERVER, proof.proof)
@@ -137,7 +135,7 @@ def _live(bench: _Bench, name: str, round_: int) -> None:
                     bench.observer(Event(None, None, _words(bench, name, round_, number)))
                     replies.append(_ask(bench, client, running, recorded, entrant, round_))
                     watch.look()
-            _remember_memory(standing, watch.record())
+        _remember_memory(standing, watch.record())
     except ApparatusError as error:
         if name == BASELINE:
             raise

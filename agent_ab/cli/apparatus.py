@@ -118,7 +118,7 @@ def controls(
     """Play two candidates whose verdict is known: a placebo that changes nothing, and a known-bad whose text is wrong.
 
     A known-bad that is not rejected, or a placebo that is, says that the apparatus cannot be believed; `gate` then says
-    INVALID. Seven pairs that the baseline solves are the fewest that can reject. Both controls are llama-server's own
+    INVALID. Six pairs that the baseline solves are the fewest that can reject. Both controls are llama-server's own
     (--spec-synth-rates); a binary without it has no controls, of which the verdict warns.
 
     Exit status: 0 both came out as they must, or there are none; 4 otherwise.

@@ -29,7 +29,7 @@ from agent_ab.verdict.verdict import (
 PASS_K = 5
 
 
-def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctness:
+def correctness(found: Sample, ev: Evidence, policy: Policy) -> Correctness:
     """Return what the pairs say of the share of checks that pass."""
     pairs, alike, d = found.fresh, found.alike, found.fresh_d
     level = 1 - policy.alpha
@@ -43,7 +43,8 @@ def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctnes
     exact = mcnemar.mcnemar(table.broken, table.fixed)
     checks = sum(n * sides(o)[0].scored for o, n in alike)
     effect = paired.design_effect(d, sum(n * b for b, _, n in changed), sum(n * f for _, f, n in changed), checks)
-    low, high = eprocess.confidence_sequence(differences, policy.alpha)
+    low, high = eprocess.confidence_sequence(ev.differences, policy.alpha)
+    solved_low, solved_high = eprocess.confidence_sequence(ev.solved, policy.alpha)
     known_order = [(x, o.first_arm is Arm.BASELINE) for x, o in zip(d, pairs, strict=True) if o.first_arm]
     return Correctness(
         pairs=len(pairs),
@@ -60,7 +61,9 @@ def correctness(found: Sample, differences: Tally, policy: Policy) -> Correctnes
         sign_flip_exact=flips.exact,
         task_interval=Interval(over_tasks.low, over_tasks.high, level) if len(by_task) > 1 else None,
         always_valid=Interval(low, high, level),
-        lower_always=eprocess.bound(differences, Bet.GAIN, policy.alpha),
+        lower_always=eprocess.bound(ev.differences, Bet.GAIN, policy.alpha),
+        solved_always_valid=Interval(solved_low, solved_high, level),
+        solved_lower_always=eprocess.bound(ev.solved, Bet.GAIN, policy.alpha),
         both=table.both,
         broken=table.broken,
         fixed=table.fixed,

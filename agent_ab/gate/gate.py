@@ -120,7 +120,7 @@ def _numbers(run: RunFacts, whole: Sequence[Observation], policy: Policy) -> Num
     return Numbers(
         sample=found,
         evidence=ev,
-        correctness=estimates.correctness(found, ev.differences, policy),
+        correctness=estimates.correctness(found, ev, policy),
         time=estimates.time(found, ev, policy),
         needed=estimates.needed(found, ev, run, policy),
     )
@@ -136,8 +136,8 @@ def alarm(found: Evidence, policy: Policy) -> list[str]:
     said = []
     if two_sided.correctness >= goal:
         said.append(
-            f"A/A: the same setting twice comes out as a difference in checks passed (evidence"
-            f" {reasons.e_value(two_sided.correctness)}, {goal:g} needed): the apparatus does not treat its arms alike."
+            f"A/A: the same setting twice comes out as a difference in checks passed or tasks solved"
+            f" (evidence {reasons.e_value(two_sided.correctness)}, {goal:g} needed): the apparatus does not treat its arms alike."
         )
     if two_sided.time >= goal:
         said.append(
@@ -185,7 +185,7 @@ def obstacles(found: Sample, time: Time, policy: Policy) -> list[str]:
 def word(e: EValues, policy: Policy, *, adoptable: bool) -> Decision:
     """Return the word that the evidence comes to; `adoptable`: nothing but evidence is asked for ADOPT."""
     harmful = e.harm >= e.needed
-    adopt = adoptable and e.noninferior >= e.needed and e.faster >= e.needed
+    adopt = adoptable and e.no_worse and e.faster >= e.needed
     if harmful and not (adopt and policy.inside_margin == "adopt"):
         return Decision.REJECT
     return Decision.ADOPT if adopt else Decision.INCONCLUSIVE
@@ -317,7 +317,7 @@ def _policy_warnings(run: RunFacts, rules: Rules) -> Iterable[str]:
         if changed := changes(rules.planned, rules.policy):
             yield f"The policy was changed after the run was planned: {', '.join(changed)}."
     elif rules.planned_sha256:
-        if rules.planned_sha256 != rules.policy.sha256():
+        if not rules.policy.has_hash(rules.planned_sha256):
             yield "The policy was changed after the run was planned: its hash is another one."
     elif run.kind not in ("import", "pair"):
         yield "The run was planned without a policy; this one was chosen afterwards."

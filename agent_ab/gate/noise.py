@@ -152,16 +152,18 @@ def false_alarms(
         return None
     table = [by_task[name] for name in sorted(by_task)]
     shares = np.asarray([[side.share for side in sides] for sides in table])
+    solved = np.asarray([[float(side.solved) for side in sides] for sides in table])
     times = np.asarray([[side.seconds or np.nan for side in sides] for sides in table])
     cut = np.asarray([[side.censored for side in sides] for sides in table])
     order = rng.permuted(np.broadcast_to(np.arange(shares.shape[1]), (repairings, *shares.shape)), axis=2)
     rows = np.arange(shares.shape[0])[None, :, None]
-    d = _differences(shares[rows, order])
+    d, solved_d = _differences(shares[rows, order]), _differences(solved[rows, order])
     signs = _directions(times[rows, order], cut[rows, order], policy.max_time_ratio)
-    difference, direction = _tally(d), _tally(signs)
+    difference, of_solved, direction = _tally(d), _tally(solved_d), _tally(signs)
     shape, goal = (repairings, d.shape[2]), 1 / policy.alpha
-    harm = difference.e(0.0, Bet.HARM).reshape(shape) >= goal
+    harm = ((difference.e(0.0, Bet.HARM) + of_solved.e(0.0, Bet.HARM)) / 2).reshape(shape) >= goal
     fit = difference.e(-policy.margin, Bet.GAIN).reshape(shape) >= goal
+    fit &= of_solved.e(-policy.solved_margin, Bet.GAIN).reshape(shape) >= goal
     fast = direction.e(0.0, Bet.GAIN).reshape(shape) >= goal
     return FalseAlarms(
         repairings=repairings,
@@ -169,7 +171,9 @@ def false_alarms(
         adopts=float((fit & fast).any(axis=1).mean()),
         pairs=shares.size // 2,
         least_reject=_least(-1.0, (0.0, Bet.HARM), policy=policy),
-        least_adopt=_least(1.0, (-policy.margin, Bet.GAIN), (0.0, Bet.GAIN), policy=policy),
+        least_adopt=_least(
+            1.0, (-policy.margin, Bet.GAIN), (-policy.solved_margin, Bet.GAIN), (0.0, Bet.GAIN), policy=policy
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """gate.toml: by which rules the gate decides, settled before the run and hashed into it."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,9 @@ from agent_ab.model import Json
 from agent_ab.reading import explain, toml
 from agent_ab.schedule import digest
 
+ADDED: Mapping[str, Json] = {"solved_margin": 0.10}
+"""Keys that came after the first release, with the values that policies without them stand for."""
+
 
 class Policy(Strict):
     """The rules; the shipped gate.toml explains each key."""
@@ -20,6 +24,8 @@ class Policy(Strict):
 
     margin: float = Field(0.10, gt=0, lt=1)
     """Share of checks per pair that a candidate may not lose."""
+    solved_margin: float = Field(0.10, gt=0, lt=1)
+    """Share of solved tasks that a candidate may not lose."""
     alpha: float = Field(0.05, gt=0, lt=0.5)
     """Greatest probability of a false REJECT, and of a false ADOPT."""
     max_solved_loss: float = Field(0.05, ge=0, le=1)
@@ -44,6 +50,11 @@ class Policy(Strict):
     def sha256(self) -> str:
         """Return the hash that a run is planned with."""
         return digest(self.to_json())
+
+    def has_hash(self, sha256: str) -> bool:
+        """Return whether a run was planned with this policy, also when a key that came later was not in it yet."""
+        before = {key: value for key, value in self.to_json().items() if key not in ADDED or value != ADDED[key]}
+        return sha256 in (self.sha256(), digest(before))
 
 
 def shipped_policy() -> Policy:

@@ -1,7 +1,7 @@
 """The pairs that count, and the evidence that they come to at the block ends. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
 
@@ -29,6 +29,8 @@ class Sample:
     """The pairs that count, a repeated conversation once."""
     d: tuple[float, ...]
     """Differences of all `pairs`, candidate minus baseline."""
+    solved: tuple[int, ...]
+    """Of all `pairs`: +1 when the candidate alone solved the task, -1 when the baseline alone did, else 0."""
     kinds: tuple[Observation, ...]
     """One pair of each kind: task and results are the same in all of its pairs."""
     kind: tuple[int, ...]
@@ -77,8 +79,9 @@ def sample(pairs: Sequence[Observation], *, every_repeat_counts: bool) -> Sample
             kinds.append(o)
         kind.append(place)
     differences = [o.difference for o in kinds]
-    d = tuple(differences[place] for place in kind)
-    return Sample(tuple(pairs), tuple(marks), fresh, d, tuple(kinds), tuple(kind))
+    solved = [right.solved - left.solved for left, right in map(sides, kinds)]
+    d, signs = (tuple(of_kind[place] for place in kind) for of_kind in (differences, solved))
+    return Sample(tuple(pairs), tuple(marks), fresh, d, signs, tuple(kinds), tuple(kind))
 
 
 def repeats(pairs: Sequence[Observation]) -> list[bool]:
@@ -100,6 +103,7 @@ class Evidence:
     """The tallies that the evidence is read from, and the evidence itself at every block end."""
 
     differences: Tally
+    solved: Tally
     directions: Tally
     times: tuple[walltime.TimePair | None, ...]
     """Both arms' wall times of all pairs; None unless both are known."""
@@ -116,18 +120,21 @@ def evidence(found: Sample, policy: Policy) -> Evidence:
     stops = [ends[i] for i in shown]
     known = tuple(times(o) for o in found.pairs)
     signs = tuple(walltime.direction(pair, policy.max_time_ratio) if pair else 0 for pair in known)
-    differences = eprocess.tally(found.d, found.repeated, stops)
-    directions = eprocess.tally(signs, found.repeated, stops)
-    harm = differences.e(0.0, Bet.HARM)
+    differences, solved, directions = (
+        eprocess.tally(values, found.repeated, stops) for values in (found.d, found.solved, signs)
+    )
+    # The mean of two e-values is one again, whatever they have to do with each other: no part of alpha is spent.
+    by_checks, by_solved = (tally.e(0.0, Bet.HARM) for tally in (differences, solved))
     noninferior = differences.e(-policy.margin, Bet.GAIN)
+    noninferior_solved = solved.e(-policy.solved_margin, Bet.GAIN)
     faster = directions.e(0.0, Bet.GAIN)
+    every = np.stack([(by_checks + by_solved) / 2, by_checks, by_solved, noninferior, noninferior_solved, faster])
     path = tuple(
-        PathPoint(found.pairs[stop - 1].block, stop, float(harm[i]), float(noninferior[i]), float(faster[i]))
+        PathPoint(found.pairs[stop - 1].block, stop, *(float(e) for e in every[(0, 3, 4, 5), i]))
         for i, stop in enumerate(stops)
     )
-    last = path[-1]
-    now = EValues(last.harm, last.noninferior, last.faster, 1 / policy.alpha)
-    return Evidence(differences, directions, known, signs, path, now)
+    now = EValues(*(float(e) for e in every[:, -1]), needed=1 / policy.alpha)
+    return Evidence(differences, solved, directions, known, signs, path, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +149,12 @@ def differs(ev: Evidence) -> TwoSided:
     """Return the evidence at the last block end that two arms differ: what an A/A run must not show."""
 
     def both(tally: Tally) -> float:
+        # The same bets in both directions: which arm is called which must not matter here.
         now = tally.last()
-        return eprocess.two_sided(float(now.e(0.0, Bet.HARM)[-1]), float(now.e(0.0, Bet.GAIN)[-1]))
+        mirrored = replace(now, values=-now.values)
+        return eprocess.two_sided(*(float(t.e(0.0, Bet.HARM)[-1]) for t in (now, mirrored)))
 
-    return TwoSided(both(ev.differences), both(ev.directions))
+    return TwoSided((both(ev.differences) + both(ev.solved)) / 2, both(ev.directions))
 
 
 def times(o: Observation) -> walltime.TimePair | None:

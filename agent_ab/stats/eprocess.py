@@ -2,7 +2,8 @@
 
 For differences d in [-1, 1] and a bet g in (0, 1), the capital prod(1 + g (X - m) / m), X = (d + 1) / 2, m = (mu0 + 1) / 2,
 cannot be expected to grow while the mean of d is at most mu0 (Waudby-Smith and Ramdas, JRSS-B 86, 2024). Averaged over a
-grid of bets it is an e-process: it ever reaches 1 / alpha with a probability of at most alpha (Ville 1939).
+grid of bets it is an e-process: it ever reaches 1 / alpha with a probability of at most alpha (Ville 1939). Any weights
+that do not depend on the data will do; these were chosen by simulation (docs/statistics.md).
 
 It does not depend on the order of the pairs. It is read at block ends only: for independent pairs with task means m_t,
 E prod(1 - g (X_t - m)) = prod(1 - g (m_t - m)) <= (1 - g (mean m_t - m))^n by the inequality of the means, which is at most
@@ -12,6 +13,7 @@ A repeated conversation is no new evidence: its factor is capped at 1 for every 
 uncapped one, so that nothing of the above is lost, whatever it is that repeats.
 """
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
+from scipy import optimize, special
 
 BETS = 2000
 MAX_LOG = 690.0
@@ -41,22 +43,38 @@ class Side(StrEnum):
     """Against `the mean is at most mu0`."""
 
 
+SHAPE = {Side.HARM: (1.5, 2.0), Side.GAIN: (1.0, 0.5)}
+"""Of the beta distribution of the bets: small losses and large ones must be found, equal pairs must soon be enough."""
+ALL_IN = {Side.HARM: 0.21, Side.GAIN: 0.0}
+"""Weight of the bet g = 1: a candidate that breaks all that it is given is rejected after six pairs."""
+
+
 def log_factors(values: Floats, mu0: float, side: Side, bets: int = BETS) -> Floats:
     """Return what each of `values` multiplies each bet's capital by, as logarithms: one row a value."""
     if not -1 < mu0 < 1:
         raise ValueError(f"mu0 {mu0} is not between -1 and 1")
     x, m = (values + 1) / 2, (mu0 + 1) / 2
-    g = (np.arange(bets) + 0.5) / bets
+    g = np.append((np.arange(bets) + 0.5) / bets, 1.0)
     factors = 1 - np.outer(x - m, g / (1 - m)) if side is Side.HARM else 1 + np.outer(x - m, g / m)
     # At mu0 itself the factor is 1; rounding must not make an identical pair count.
     factors[np.abs(x - m) < 1e-12] = 1.0
     return np.log(np.clip(factors, 1e-300, None))
 
 
-def log_mean(sums: Floats) -> Floats:
-    """Return log(mean(exp(sums))) over the last axis."""
-    top = sums.max(axis=-1, keepdims=True)
-    return np.asarray(top[..., 0] + np.log(np.exp(sums - top).mean(axis=-1)))
+@functools.cache
+def _log_weights(side: Side, bets: int) -> Floats:
+    """Return the logarithm of each bet's weight; the last bet is g = 1, all of the capital."""
+    a, b = SHAPE[side]
+    cells = np.diff(special.betainc(a, b, np.arange(bets + 1) / bets))
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(np.append((1 - ALL_IN[side]) * cells, ALL_IN[side])))
+
+
+def log_capital(sums: Floats, side: Side) -> Floats:
+    """Return the logarithm of the bets' weighted mean capital; `sums` has each bet's log capital in its last axis."""
+    parts = sums + _log_weights(side, sums.shape[-1] - 1)
+    top = parts.max(axis=-1, keepdims=True)
+    return np.asarray(top[..., 0] + np.log(np.exp(parts - top).sum(axis=-1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,7 @@ class Tally:
             sums = self.counts[rows] @ logs
             if self.repeats[rows].any():
                 sums = sums + self.repeats[rows] @ capped
-            found[rows] = log_mean(sums)
+            found[rows] = log_capital(sums, side)
         return np.exp(np.minimum(found, MAX_LOG))
 
     def last(self) -> "Tally":

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import optimize
 from scipy.stats import chi2
 
-from agent_ab.stats.eprocess import Side, Tally, log_factors, log_mean, tally
+from agent_ab.stats.eprocess import Side, Tally, log_capital, log_factors, tally
 
 POWER = 0.80
 FAR = 100_000
@@ -116,7 +116,7 @@ def more_pairs(so_far: Tally, mu0: float, side: Side, alpha: float, outlook: Out
     goal = math.log(1 / alpha)
 
     def reached(pairs: int) -> bool:
-        return float(log_mean(state + pairs * growth)) >= goal
+        return float(log_capital(state + pairs * growth, side)) >= goal
 
     return least(0, reached)
 

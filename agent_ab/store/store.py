@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, event, func, inspect, text
 from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.pool import NullPool
 from sqlmodel import Session, col, create_engine, delete, select
 
 from agent_ab.errors import ApparatusError, UserError
@@ -321,7 +322,8 @@ def _attempt(session: Session, pair: PairRow, arm: Arm) -> Json:
 
 
 def _connect(path: Path, busy_s: float) -> Engine:
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": busy_s})
+    # Without a pool no connection outlives its session, whoever forgets to close a store.
+    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": busy_s}, poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def _pragmas(connection: Any, _record: Any) -> None:

@@ -20,12 +20,18 @@ def evidence(e: EValues, found: Correctness, policy: Policy) -> list[str]:
         _shown(
             e.harm,
             e.needed,
-            "that the candidate passes fewer checks",
+            "that the candidate passes fewer checks or solves fewer tasks",
+            f" ({_by_both(e)})",
         ),
         _shown(
             e.noninferior,
             e.needed,
             f"that it loses less than {policy.margin:g} of the checks per pair ({_mean(found)})",
+        ),
+        _shown(
+            e.noninferior_solved,
+            e.needed,
+            f"that it loses fewer than {100 * policy.solved_margin:g} solved tasks in a hundred ({_solved_bounds(found)})",
         ),
         _shown(
             e.faster,
@@ -36,17 +42,19 @@ def evidence(e: EValues, found: Correctness, policy: Policy) -> list[str]:
 
 
 def rejected(e: EValues, found: Correctness) -> str:
-    """Return why the candidate is rejected."""
+    """Return why the candidate is rejected, and which evidence says so: of checks, of solved tasks, or both."""
+    by = {"solves fewer tasks": e.harm_solved, "passes fewer checks": e.harm_checks}
+    what = [words for words, value in by.items() if value >= e.needed] or [max(by, key=lambda words: by[words])]
     return (
-        f"The candidate passes fewer checks: evidence {e_value(e.harm)}, {e.needed:g} needed; {_mean(found)};"
-        f" {counted(found.broken, 'pair')} broken that the baseline solved, {found.fixed} fixed."
+        f"The candidate {' and '.join(what)}: evidence {e_value(e.harm)} ({_by_both(e)}), {e.needed:g} needed;"
+        f" {_mean(found)}; solved tasks: {found.broken} broken, {found.fixed} fixed."
     )
 
 
 def why_zero_is_inside(e: EValues, found: Correctness) -> list[str]:
     """Return why a REJECT and a sequence that holds 0 are no contradiction, where both are told."""
     high, alpha = found.always_valid.high, 1 / e.needed
-    if high is None or high < 0:
+    if high is None or high < 0 or e.harm_checks < e.needed:
         return []
     return [
         f"The two-sided confidence sequence up to {high:+.4f} still holds 0, since it gives each side {alpha / 2:g}"
@@ -56,16 +64,16 @@ def why_zero_is_inside(e: EValues, found: Correctness) -> list[str]:
 
 def inside_margin(e: EValues, found: Correctness, policy: Policy) -> list[str]:
     """Return what the policy says where the candidate may be, or is, worse by less than the margin."""
-    low = found.lower_always
-    if e.harm >= e.needed and e.noninferior >= e.needed:
+    low, solved = found.lower_always, found.solved_lower_always
+    if e.harm >= e.needed and e.no_worse:
         return [
-            f"It is worse, and by less than the margin {policy.margin:g}; for this case the policy says"
-            f" {policy.inside_margin} (inside_margin)."
+            f"It is worse, and by less than the margins, {policy.margin:g} of the checks and {policy.solved_margin:g} of the"
+            f" solved tasks; for this case the policy says {policy.inside_margin} (inside_margin)."
         ]
-    if -policy.margin < low < 0:
+    if -policy.margin < low < 0 and -policy.solved_margin < solved < 0:
         return [
-            f"A loss of up to {-low:.3f} of the checks per pair is not excluded; the policy accepts a loss below"
-            f" {policy.margin:g}."
+            f"A loss of up to {-low:.3f} of the checks per pair, or of {-100 * solved:.1f} solved tasks in a hundred, is not"
+            f" excluded; the policy accepts a loss below {policy.margin:g} and {100 * policy.solved_margin:g}."
         ]
     return []
 
@@ -116,8 +124,20 @@ def still_needed(
     return said
 
 
-def _shown(e: float, needed: float, what: str) -> str:
-    return f"{'Shown' if e >= needed else 'Not shown'}: {what}; evidence {e_value(e)}, {needed:g} needed."
+def _shown(e: float, needed: float, what: str, parts: str = "") -> str:
+    return f"{'Shown' if e >= needed else 'Not shown'}: {what}; evidence {e_value(e)}{parts}, {needed:g} needed."
+
+
+def _by_both(e: EValues) -> str:
+    return f"the mean of checks {e_value(e.harm_checks)} and solved tasks {e_value(e.harm_solved)}"
+
+
+def _solved_bounds(found: Correctness) -> str:
+    """Return both bounds of the difference in solved tasks of a hundred, which hold at any time."""
+    low, high = (
+        None if end is None else 100 * end for end in (found.solved_always_valid.low, found.solved_always_valid.high)
+    )
+    return "not known" if low is None or high is None else f"between {low:+.1f} and {high:+.1f}"
 
 
 def _time_goal(policy: Policy) -> str:

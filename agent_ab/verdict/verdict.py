@@ -100,6 +100,9 @@ class Correctness:
     """Betting confidence sequence: holds however often it was looked at."""
     lower_always: float
     """Its one-sided lower bound: above minus the margin just when the evidence for non-inferiority is enough."""
+    solved_always_valid: Interval
+    """The same confidence sequence for the difference of solved tasks (+1 fixed, -1 broken, 0 same), a share of all tasks."""
+    solved_lower_always: float
     both: int
     """Pairs solved in both arms."""
     broken: int
@@ -117,8 +120,8 @@ class Correctness:
 
     @property
     def worse(self) -> bool:
-        """Return whether the always-valid sequence lies below 0: `if nothing differs` is then no assumption to plan by."""
-        return self.always_valid.high is not None and self.always_valid.high < 0
+        """Return whether an always-valid sequence lies below 0: `if nothing differs` is then no assumption to plan by."""
+        return any(bound.high is not None and bound.high < 0 for bound in (self.always_valid, self.solved_always_valid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,22 @@ class EValues:
     """The evidence that decides; each holds at every block end, however often it was looked at."""
 
     harm: float
-    """Against `the candidate passes no fewer checks`."""
+    """Against `the candidate passes no fewer checks and solves no fewer tasks`: the mean of the next two."""
+    harm_checks: float
+    harm_solved: float
     noninferior: float
-    """Against `the candidate loses the margin or more`."""
+    """Against `the candidate loses the margin of checks or more`."""
+    noninferior_solved: float
+    """Against `the candidate loses the margin of solved tasks or more`."""
     faster: float
     """Against `the candidate is no faster`."""
     needed: float
     """1 / alpha."""
+
+    @property
+    def no_worse(self) -> bool:
+        """Return whether both margins, of checks and of solved tasks, are shown to be kept."""
+        return min(self.noninferior, self.noninferior_solved) >= self.needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +155,7 @@ class PathPoint:
     pairs: int
     harm: float
     noninferior: float
+    noninferior_solved: float
     faster: float
 
 

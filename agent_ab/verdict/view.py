@@ -45,8 +45,9 @@ def figures(verdict: Verdict) -> list[tuple[str, str]]:
         lines.append(
             (
                 "evidence",
-                f"e (harm) {e_value(e.harm)}, e (non-inferior) {e_value(e.noninferior)}, e (faster)"
-                f" {e_value(e.faster)}; {e.needed:g} decides, at a block's end",
+                f"e (harm) {e_value(e.harm)}, the mean of checks {e_value(e.harm_checks)} and solved tasks"
+                f" {e_value(e.harm_solved)}; e (non-inferior) checks {e_value(e.noninferior)}, solved tasks"
+                f" {e_value(e.noninferior_solved)}; e (faster) {e_value(e.faster)}; {e.needed:g} decides, at a block's end",
             )
         )
     if verdict.time and verdict.time.pairs:
@@ -81,6 +82,10 @@ def _correctness(c: Correctness) -> list[tuple[str, str]]:
         ("difference", f"mean {c.mean:.4f} per pair, {t}, sign-flip p {flips}"),
         ("lower bound", f"{c.lower:.4f} one-sided" + (", by the share of deviating pairs" if c.guarded else "")),
         ("at any time", f"confidence sequence {interval(c.always_valid)}, one-sided lower bound {c.lower_always:.4f}"),
+        (
+            "",
+            f"of solved tasks {interval(c.solved_always_valid)}, one-sided lower bound {c.solved_lower_always:.4f}",
+        ),
     ]
     if c.task_interval:
         known = c.task_interval.low is not None

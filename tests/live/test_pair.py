@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def test_a_scripted_model_solves_the_task_in_both_arms_and_the_pair_is_proven(
     assert data["metrics"]["baseline"]["tool_calls"] == data["metrics"]["candidate"]["tool_calls"] > 0
     again = agent_ab(played.folder, "show", "--json")
     assert again.data["pair"]["outcome"] == "BOTH_PASS"
-    with sqlite3.connect(played.folder / "runs.db") as connection:
+    with closing(sqlite3.connect(played.folder / "runs.db")) as connection, connection:
         assert connection.execute("select count(*) from check_result where scored").fetchone() == (20,)
     connection.close()
 

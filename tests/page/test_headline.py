@@ -19,7 +19,7 @@ def head(pairs: list, **changes: object) -> Head:  # type: ignore[type-arg]
 def test_the_first_reason_leads_and_the_rest_follows() -> None:
     found = head([played(n, candidate=1) for n in range(8)])
     assert (found.decision, found.tone) == ("REJECT", "reject")
-    assert found.lead.startswith("The candidate passes fewer checks")
+    assert found.lead.startswith("The candidate solves fewer tasks and passes fewer checks")
     assert found.labels == ("suite",) and found.created_at == "2026-01-01 08:30 UTC"
     assert found.change == (("type", "none", "draft-mtp"),) and found.variable == "server.speculation"
 

@@ -65,7 +65,7 @@ def test_the_evidence_is_drawn_from_one_to_now_with_what_decides() -> None:
     plot = plots.evidence_path(verdict.path, verdict.evidence)
     assert plot is not None and verdict.evidence is not None
     assert "20 decides" in texts(plot)
-    assert any(text.startswith("harm 39.7") for text in texts(plot))
+    assert any(text.startswith("harm 67.4") for text in texts(plot))
     assert plot.figures and [row[0] for row in plot.figures.rows] == ["4", "8"]
     assert plots.evidence_path((), verdict.evidence) is None
 

@@ -241,7 +241,7 @@ def evidence_path(path: Sequence[PathPoint], evidence: EValues | None) -> Plot |
     height, top, bottom, right = 230.0, 14.0, 190.0, WIDTH - 124
     series = {
         "harm": ("harm", [(p.pairs, p.harm) for p in path]),
-        "noninferior": ("no worse", [(p.pairs, p.noninferior) for p in path]),
+        "noninferior": ("no worse", [(p.pairs, min(p.noninferior, p.noninferior_solved)) for p in path]),
         "faster": ("faster", [(p.pairs, p.faster) for p in path]),
     }
     values = [max(1e-6, e) for _, line in series.values() for _, e in line]
@@ -263,10 +263,14 @@ def evidence_path(path: Sequence[PathPoint], evidence: EValues | None) -> Plot |
         shapes.append(Words(right + 8, y + 4, f"{name} {_e_value(line[-1][1])}", f"end {css}"))
     sentence = (
         f"An e-value decides when it reaches {evidence.needed:g} (dashed). Now: harm {evidence.harm:.3g}, "
-        f"no worse than the margin {evidence.noninferior:.3g}, faster {evidence.faster:.3g}."
+        f"no worse than the margins {min(evidence.noninferior, evidence.noninferior_solved):.3g} (checks"
+        f" {evidence.noninferior:.3g}, solved tasks {evidence.noninferior_solved:.3g}), faster {evidence.faster:.3g}."
     )
-    rows = tuple((str(p.pairs), f"{p.harm:.3g}", f"{p.noninferior:.3g}", f"{p.faster:.3g}") for p in path)
-    figures = Figures(("pairs", "harm", "no worse", "faster"), rows)
+    rows = tuple(
+        tuple([str(p.pairs), *(f"{e:.3g}" for e in (p.harm, p.noninferior, p.noninferior_solved, p.faster))])
+        for p in path
+    )
+    figures = Figures(("pairs", "harm", "no worse, checks", "no worse, solved tasks", "faster"), rows)
     return Plot("plot-evidence", "Evidence, pair by pair", sentence, height, tuple(shapes), figures)
 
 
