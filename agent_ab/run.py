@@ -175,7 +175,7 @@ def _parted(pair: Pair, run: RunPaths) -> Pair:
         if path.exists():
             replies = json.loads(path.read_text(encoding="utf-8"))
             tokens |= {text: reply_diff.tokens_from_reply(reply) for text, reply in replies.items()}
-    found = divergence.between(pair.baseline, pair.candidate, reply_diff.recorded(tokens))
+    found = divergence.between(pair.baseline, pair.candidate, reply_diff.recorded(tokens), pair.variable)
     went_on = aftermath.follow(pair.baseline, pair.candidate, found.raw.common)
     return replace(pair, divergence=parting.to_json(found), aftermath=aftermath.to_json(went_on))
 

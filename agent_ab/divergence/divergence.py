@@ -5,10 +5,11 @@ docs/divergence.md says what each kind means and how the cases between them are 
 
 import json
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import islice, zip_longest
 
+from agent_ab.divergence.declared import shares
 from agent_ab.divergence.normalise import CALL_IDS, RULES, Rule, about, explaining, with_mapped_call_ids
-from agent_ab.divergence.parting import SHOWN, Divergence, Ignored, Kind, Parting, Side, Where
+from agent_ab.divergence.parting import SHOWN, Divergence, Ignored, Kind, Parting, Side, Where, declared_words
 from agent_ab.divergence.reply_diff import CUT_WORDS, Blame, ReplyDifference, Tokenize, compare, parts
 from agent_ab.divergence.request_diff import (
     Leaf,
@@ -21,6 +22,7 @@ from agent_ab.divergence.request_diff import (
     rules_of,
 )
 from agent_ab.model import AgentEnd, Attempt, Exchange, ExchangeLog, Json, Outcome
+from agent_ab.pair.variable import ANYTHING, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +36,25 @@ class Story:
     """Why the attempt is INVALID; empty otherwise."""
 
 
-def between(baseline: Attempt, candidate: Attempt, tokenize: Tokenize | None = None) -> Parting:
+def between(baseline: Attempt, candidate: Attempt, tokenize: Tokenize | None = None, variable: str = "") -> Parting:
     """Return where two attempts part; their logs must have come with bodies (not from the database)."""
-    return walk(_story(baseline), _story(candidate), tokenize)
+    return walk(_story(baseline), _story(candidate), tokenize, variable)
 
 
-def walk(baseline: Story, candidate: Story, tokenize: Tokenize | None = None) -> Parting:
+def walk(baseline: Story, candidate: Story, tokenize: Tokenize | None = None, variable: str = "") -> Parting:
     """Walk two exchange logs in step and return both views of the first difference.
 
-    `tokenize` cuts a text as the server does; without it a difference in a reply has a character's index only.
+    `tokenize` cuts a text as the server does; without it a difference in a reply has a character's index only. What the
+    declared `variable` changes in requests is passed over in both views, and listed.
     """
-    raw = _Walk(baseline, candidate, tokenize, ())
+    raw = _Walk(baseline, candidate, tokenize, (), variable)
     first = raw.first_difference()
     # Only a difference between requests can be explained away: replies to equal requests are the model's own.
     if first.kind is not Kind.ENVIRONMENT or first.where is not Where.REQUEST:
-        return Parting(first, first, ())
-    lenient = _Walk(baseline, candidate, tokenize, RULES)
+        return Parting(first, first, (), tuple(raw.declared))
+    lenient = _Walk(baseline, candidate, tokenize, RULES, variable)
     second = lenient.first_difference()
-    return Parting(first, second, tuple(lenient.ignored))
+    return Parting(first, second, tuple(lenient.ignored), tuple(lenient.declared))
 
 
 def _story(attempt: Attempt) -> Story:
@@ -70,8 +73,12 @@ def _story(attempt: Attempt) -> Story:
 class _Walk:
     """One walk along both logs; `rules` may explain differences between requests away."""
 
-    def __init__(self, left: Story, right: Story, tokenize: Tokenize | None, rules: tuple[Rule, ...]) -> None:
+    def __init__(
+        self, left: Story, right: Story, tokenize: Tokenize | None, rules: tuple[Rule, ...], variable: str
+    ) -> None:
         self.ignored: list[Ignored] = []
+        self.declared: list[Ignored] = []
+        self._variable, self._keys = variable, frozenset(named(variable).request)
         self._stories = left, right
         self._tokenize = tokenize
         self._rules = rules
@@ -104,23 +111,27 @@ class _Walk:
                 sent.append((refusal.request, refusal.agent_sha256))
         if len(sent) < 2 or (left.exchanges and right.exchanges):
             return None
-        found = explain_first(sent[0][0], sent[1][0])
+        found = explain_first(*shares(sent[0][0], sent[1][0], self._keys, first=True).rest)
         return _requests_part(0, found) if found else _unexplained(0, sent[0][1], sent[1][1])
 
     def _request(self, index: int, left: Exchange, right: Exchange) -> Divergence | None:
-        if left.agent_sha256 == right.agent_sha256:
-            if left.server_sha256 == right.server_sha256:
-                return None
-            leaf = next(differences(left.request, right.request), None)
-            return _proxy_broke(index, leaf)
-        sent = as_sent(left.request, left.pinned), as_sent(right.request, right.pinned)
+        same_bytes = left.agent_sha256 == right.agent_sha256
+        if same_bytes and left.server_sha256 == right.server_sha256:
+            return None
+        declared = self._pass_over_declared(index, left.request, right.request)
+        if ANYTHING in self._keys:
+            return None
+        if same_bytes:
+            return self._passed_on(index, left, right, explained=declared)
+        sent = self._rest(index, as_sent(left.request, left.pinned), as_sent(right.request, right.pinned))
         mapped = with_mapped_call_ids(sent[0]), with_mapped_call_ids(sent[1])
         leaves = list(differences(*mapped))
         if not leaves:
-            if next(differences(*sent), None) is None:
+            if next(differences(*sent), None) is not None:
+                self._mapped_ids = True
+            elif not declared:
                 return _unexplained(index, left.agent_sha256, right.agent_sha256)
-            self._mapped_ids = True
-            return None
+            return self._passed_on(index, left, right, explained=True)
         for leaf in leaves:
             names = rules_of(leaf, sent[0]) if self._rules else ()
             if not names:
@@ -128,13 +139,37 @@ class _Walk:
                 return _requests_part(index, found or explain(leaf, *sent))
             shown = _shown(leaf.left, leaf.right)
             source = explain(leaf, *sent).source
-            self._pass_over(Ignored(index, leaf.path, source, names, *shown))
+            _pass_over(self.ignored, Ignored(index, leaf.path, source, names, *shown))
         return None
 
-    def _pass_over(self, ignored: Ignored) -> None:
-        # A conversation is sent again with every turn, and its differences with it.
-        if (ignored.path, ignored.baseline) not in {(seen.path, seen.baseline) for seen in self.ignored}:
-            self.ignored.append(ignored)
+    def _rest(self, index: int, left: Json, right: Json) -> tuple[Json, Json]:
+        return shares(left, right, self._keys, first=index == 0).rest
+
+    def _passed_on(self, index: int, left: Exchange, right: Exchange, *, explained: bool) -> Divergence | None:
+        """Return what the proxy made of equal requests; `explained`: a known difference makes other bytes of them."""
+        # The name that an attached server has for its model is written over the agent's.
+        ours = {"model": None} if "model" in {*left.pinned, *right.pinned} else {}
+        left_rest, right_rest = self._rest(index, as_sent(left.request, ours), as_sent(right.request, ours))
+        leaf = next(differences(with_mapped_call_ids(left_rest), with_mapped_call_ids(right_rest)), None)
+        renamed = bool(ours) and left.request.get("model") != right.request.get("model")
+        return None if leaf is None and (explained or renamed) else _proxy_broke(index, leaf)
+
+    def _pass_over_declared(self, index: int, left: Json, right: Json) -> bool:
+        """Note what the declared variable makes differ in two requests; return whether it is anything."""
+        left, right = with_mapped_call_ids(left), with_mapped_call_ids(right)
+        leaves = differences(*shares(left, right, self._keys, first=index == 0).own)
+        # Where all of a request is the variable's own, the first place says enough.
+        noted = list(islice(leaves, 1) if ANYTHING in self._keys else leaves)
+        for leaf in noted:
+            shown = _shown(leaf.left, leaf.right)
+            _pass_over(self.declared, Ignored(index, leaf.path, explain(leaf, left, right).source, (), *shown))
+        return bool(noted)
+
+    def _requests_differ(self) -> str:
+        if ANYTHING in self._keys:
+            return f"the requests are the declared variable {self._variable}'s own"
+        changed = declared_words(self.declared)
+        return f"the requests differ only in {changed}, which the declared variable {self._variable} changes"
 
     def _tainted(self) -> str:
         if not self.ignored:
@@ -159,9 +194,11 @@ class _Walk:
         if self.ignored and kind is Kind.MODEL:
             kind = Kind.ENVIRONMENT
             cause = "the replies part, and the requests were equal" + self._tainted() + ": the model cannot be blamed"
+        elif self.declared and kind is Kind.MODEL:
+            kind, cause = Kind.DECLARED, f"different replies; {self._requests_differ()}"
         elif self._mapped_ids and kind is Kind.MODEL:
             cause += "; the server's random call ids are taken as equal, which a chat template that writes them betrays"
-        if kind is Kind.MODEL and self._tokenize is None:
+        if kind in (Kind.MODEL, Kind.DECLARED) and self._tokenize is None:
             cause += "; no tokenizer was at hand, so the place is given in characters"
         return Divergence(
             kind=kind,
@@ -200,6 +237,10 @@ class _Walk:
             shorter = lengths.index(min(lengths))
             kind, where = Kind.ENVIRONMENT, Where.END
             cause = f"{_ARMS[shorter]}: {stories[shorter].ended}, and the {_ARMS[1 - shorter]}'s agent asked on"
+            if ANYTHING in self._keys and self.declared:
+                kind, cause = Kind.DECLARED, f"{cause}; {self._requests_differ()}"
+        elif self.declared:
+            kind, cause = Kind.DECLARED, f"all {common} replies are equal; {self._requests_differ()}"
         rules = (CALL_IDS,) if self._mapped_ids else ()
         return Divergence(
             kind=kind,
@@ -208,7 +249,7 @@ class _Walk:
             where=where,
             path="",
             source="",
-            cause=cause + (self._tainted() if kind is Kind.IDENTICAL else ""),
+            cause=cause + (self._tainted() if where is Where.NOWHERE else ""),
             character=None,
             token=None,
             baseline=Side(f"{lengths[0]} exchanges", end=stories[0].broken or stories[0].ended),
@@ -218,6 +259,12 @@ class _Walk:
 
 
 _ARMS = ("baseline", "candidate")
+
+
+def _pass_over(seen: list[Ignored], ignored: Ignored) -> None:
+    # A conversation is sent again with every turn, and its differences with it.
+    if (ignored.path, ignored.baseline) not in {(other.path, other.baseline) for other in seen}:
+        seen.append(ignored)
 
 
 def _requests_part(index: int, found: RequestDifference) -> Divergence:

@@ -20,6 +20,8 @@ class Kind(StrEnum):
     """Nothing: both logs are equal to their end."""
     MODEL = "model"
     """Equal requests were answered differently."""
+    DECLARED = "declared"
+    """The declared variable alone: requests that differ in nothing else were answered differently, or nothing else differs."""
     ENVIRONMENT = "environment"
     """What surrounds the model differed: a request after equal replies, or when the agent stopped."""
     INFRASTRUCTURE = "infrastructure"
@@ -54,7 +56,7 @@ class Divergence:
 
     kind: Kind
     common: int
-    """Exchanges that are equal, request and reply."""
+    """Exchanges that are equal, request and reply, but for what the declared variable changes in requests."""
     exchange: int | None
     """Index of the exchange in which they part."""
     where: Where
@@ -76,7 +78,7 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A difference that the normalised view passes over."""
+    """A difference between requests that a view passes over."""
 
     exchange: int
     path: str
@@ -96,11 +98,13 @@ class Parting:
     """With the differences passed over that the named rules explain."""
     ignored: tuple[Ignored, ...]
     """What the normalised view passed over, in order."""
+    declared: tuple[Ignored, ...] = ()
+    """What both views passed over because the declared variable changes it, in order."""
 
 
 def sentence(found: Divergence) -> str:
     """Return a divergence as one line."""
-    if found.kind is Kind.IDENTICAL:
+    if found.where is Where.NOWHERE:
         return f"{found.kind}: {found.cause}"
     if found.where is Where.END:
         return f"{found.kind}: after {found.common} equal exchanges: {found.cause}"
@@ -113,9 +117,21 @@ def sentence(found: Divergence) -> str:
     return f"{found.kind}: exchange {found.exchange}, {place}: {found.cause}{source}: {sides}"
 
 
+def declared_words(declared: Iterable[Ignored]) -> str:
+    """Return what the declared variable changes in requests, as `$.temperature (0.2, 1.0)`, each path once."""
+    first = {seen.path: seen for seen in reversed(tuple(declared))}
+    return ", ".join(
+        f"{seen.path} ({_cut(seen.baseline)}, {_cut(seen.candidate)})" for seen in reversed(first.values())
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 def _told(side: Side) -> str:
     text = side.token.piece if side.token else side.value
-    line = text if len(text) <= 60 else text[:57] + "..."
+    line = _cut(text)
     if not side.end or side.end in _ORDERLY:
         return repr(line) if line else f"ends ({side.end or 'nothing'})"
     return f"{line!r}, then {side.end!r}" if line else repr(side.end)

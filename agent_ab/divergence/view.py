@@ -99,6 +99,7 @@ def _odd_words(diff: PairDiff) -> list[tuple[Arm, str]]:
 _STYLE = {
     Kind.IDENTICAL: "green",
     Kind.MODEL: "bold red",
+    Kind.DECLARED: "bold cyan",
     Kind.ENVIRONMENT: "bold yellow",
     Kind.INFRASTRUCTURE: "bold magenta",
 }
@@ -108,6 +109,8 @@ def _where_they_part(found: Parting) -> RenderableType:
     parts: list[RenderableType] = [_told("as recorded", found.raw)]
     if found.normalised != found.raw:
         parts.append(_told("normalised", found.normalised))
+    if found.declared:
+        parts.append(Text(f"  declared: {plain(parting.declared_words(found.declared))}", style="dim"))
     for ignored in found.ignored[:5]:
         values = f"{ignored.baseline!r} and {ignored.candidate!r}"
         where = f"exchange {ignored.exchange}, {ignored.source}"

@@ -66,7 +66,7 @@ class PairRecord(_Record):
     broken: int | None
     """Checks that passed in the baseline and failed in the candidate."""
     divergence: str | None
-    """What made the arms part: `identical`, `model`, `environment`, `infrastructure`; null when nothing was compared."""
+    """What made the arms part: `identical`, `model`, `declared`, `environment`, `infrastructure`; null when nothing was compared."""
     divergence_exchange: int | None
     """The exchange in which they part."""
     divergence_token: int | None

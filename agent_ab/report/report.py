@@ -199,6 +199,12 @@ def _divergence(pair: Pair) -> list[RenderableType]:
     lines = [Text("divergence", style="bold"), Text(f"  {parting.sentence(found.raw)}")]
     if found.normalised != found.raw:
         lines.append(Text(f"  but for {', '.join(parting.rules_used(found))}: {parting.sentence(found.normalised)}"))
+    if found.declared and found.raw.kind is not parting.Kind.DECLARED:
+        lines.append(
+            Text(
+                f"  {plain_line(pair.variable)} changes in requests: {plain_line(parting.declared_words(found.declared))}"
+            )
+        )
     return [*lines, Text(f"  both conversations side by side: agent-ab diff {plain_line(pair.name)}")]
 
 

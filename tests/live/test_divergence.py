@@ -65,3 +65,13 @@ def test_what_a_broken_verification_did_is_the_model_s_with_exchange_and_token(t
 def test_a_placebo_parts_nothing(tmp_path: Path, opencode: str) -> None:
     found, _ = diff(tmp_path, opencode, control="synth_rates = [0.0, 0.0, 0.0]")
     assert found["raw"]["kind"] == "identical"
+
+
+def test_another_temperature_is_declared_and_neither_the_proxy_s_nor_the_environment_s(tmp_path: Path) -> None:
+    speculation = (ROOT / "profiles" / "scripted-solve.toml").read_text().partition("[baseline.")[2]
+    arms = "[baseline.sampling]\ntemperature = 0.2\n[candidate.sampling]\ntemperature = 1.0\n"
+    changes = (('variable = "server.speculation"', 'variable = "sampling"'), (f"[baseline.{speculation}", arms))
+    found, text = diff(tmp_path, "builtin", *changes)
+    assert (found["raw"]["kind"], found["raw"]["where"]) == ("declared", "nowhere")
+    declared = [(seen["path"], seen["baseline"], seen["candidate"]) for seen in found["declared"]]
+    assert declared == [("$.temperature", "0.2", "1.0")] and "$.temperature (0.2, 1.0)" in text

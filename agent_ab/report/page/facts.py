@@ -54,6 +54,7 @@ def kinds(summary: Summary) -> Table | None:
     about = {
         "identical": "both logs are equal to their end",
         "model": "equal requests were answered differently",
+        "declared": "the requests differ only in what the declared variable changes, or are its own",
         "environment": "what surrounds the model differed, or when the agent stopped",
         "infrastructure": "the server, the proxy or a connection broke",
     }

@@ -207,8 +207,8 @@ def _pair_line(n: Numbered) -> PairLine:
 
 def place_of(found: parting.Divergence) -> str:
     """Return where two arms part in a few words: `model: exchange 1, token 9 of the reply`."""
-    if found.kind is parting.Kind.IDENTICAL:
-        return f"identical, {wording.counted(found.common, 'exchange')}"
+    if found.where is parting.Where.NOWHERE:
+        return f"{found.kind}, {wording.counted(found.common, 'exchange')}"
     if found.where is parting.Where.END:
         return f"{found.kind}: after {wording.counted(found.common, 'equal exchange')}"
     if found.where is parting.Where.REPLY:
