@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent_ab import __version__
+from agent_ab.cli.options import task_asked
 from tests.command import agent_ab, here
+from tests.small_suite import small_task
 
 
 def test_help_teaches_with_an_example(tmp_path: Path) -> None:
@@ -20,6 +22,8 @@ def test_version_is_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["--profile", "scripted-solve"], "build-planner, csv-ledger, expiring-cache, transfer-repair"),
+        (["--tasks-dir", ".", "--profile", "scripted-solve"], "--task: name the task to run; .: it holds none"),
         (["--task", "transfer-repare"], "did you mean transfer-repair?"),
         (["--task", "transfer-repair", "--profile", "cpu-dmo"], "did you mean cpu-demo"),
         (["--task", "transfer-repair", "--seed", "-1"], "--seed -1"),
@@ -42,6 +46,13 @@ def test_a_mistake_gets_one_line_and_status_2_and_leaves_nothing_behind(
     assert (done.status, done.stdout) == (2, "")
     assert said in done.error
     assert not (tmp_path / "runs").exists()
+
+
+def test_the_only_task_of_a_directory_needs_no_name(tmp_path: Path) -> None:
+    small_task(tmp_path)
+    done = here(tmp_path, "pair", "--tasks-dir", "tasks", "--db", "no/such/parent.db")
+    assert done.status == 2 and "no/such/parent.db" in done.error
+    assert task_asked(None, tmp_path / "tasks") == "tiny"
 
 
 def test_a_seed_that_is_no_integer_is_refused(tmp_path: Path) -> None:

@@ -72,6 +72,17 @@ def seed_number(text: str, option: str) -> int:
     return number
 
 
+def task_asked(name: str | None, tasks_dir: Path) -> str:
+    """Return the task of --task, by default the only one there is. Raises UserError that says the names."""
+    if name is not None:
+        return name
+    known = tasks.names(tasks_dir)
+    if len(known) != 1:
+        names = ", ".join(known) or "it holds none"
+        raise UserError(f"--task: name the task to run; {tasks_dir}: {names}")
+    return known[0]
+
+
 def tasks_asked(text: str | None, tasks_dir: Path) -> tuple[str, ...]:
     """Return the tasks of --tasks, by default all. Raises UserError."""
     known = tasks.names(tasks_dir)

@@ -9,7 +9,7 @@ from rich.table import Table
 from agent_ab import run, tasks
 from agent_ab.cli.app import ROOT, AsJson, Db, ProfilesDir, RunsDir, TasksDir, app, err, open_store, out, print_json
 from agent_ab.cli.machine import examined, explain_void
-from agent_ab.cli.options import require_parents, seed_number, with_flags
+from agent_ab.cli.options import require_parents, seed_number, task_asked, with_flags
 from agent_ab.cli.suite import show_run
 from agent_ab.config import load_profile, load_seeds, nearest
 from agent_ab.divergence import view
@@ -24,7 +24,7 @@ from agent_ab.wording import NOTHING, plain_line
 
 @app.command()
 def pair(
-    task: Annotated[str, typer.Option(help="The task's id; `agent-ab task list` names them.")],
+    task: Annotated[str | None, typer.Option(help="The task's id; by default the only one in --tasks-dir.")] = None,
     seed: Annotated[str, typer.Option(help="The sampling seed; seeds.toml says which arm it plays first.")] = "4242",
     profile: Annotated[str, typer.Option(help="A profile's name, or the path of a .toml file.")] = "cpu-demo",
     repeat: Annotated[int, typer.Option(min=0, help="Number of this repetition; enters the per-turn seeds.")] = 0,
@@ -44,6 +44,7 @@ def pair(
     chosen = with_flags(load_profile(profile, profiles_dir), agent, sandbox)
     seeds = load_seeds(seeds_file)
     number = seed_number(seed, "--seed")
+    task = task_asked(task, tasks_dir)
     require_parents(db, runs_dir)
     with Progress(err) as progress, playing(db, runs_dir, progress) as store:
         tasks.load(task, tasks_dir)
