@@ -331,3 +331,39 @@ def test_a_pair_is_counted_as_one(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         import_file(tmp_path / "r.json", store)
+
+
+@pytest.mark.parametrize(("candidate", "decision"), [("mtp  OFF ", "INVALID"), ("mtp on", "INCONCLUSIVE")])
+def test_two_arms_that_the_file_calls_the_same_are_no_comparison(
+    store: Store, tmp_path: Path, candidate: str, decision: str
+) -> None:
+    rows = "".join(
+        f"[[pairs]]\ntask = 't{n}'\nbaseline = {{checks_passed = 10}}\ncandidate = {{checks_passed = 10}}\n"
+        for n in (1, 2)
+    )
+    text = f"[setup]\nbaseline = 'mtp off'\ncandidate = '{candidate}'\n{rows}"
+    verdict = brought_in(store, tmp_path, "arms.toml", text)
+    assert verdict.decision == decision
+    said = "setup: both arms are 'mtp off': nothing differed that could be compared."
+    assert (said in verdict.reasons) == (decision == "INVALID")
+
+
+def limited(candidate_s: float) -> str:
+    """Return 50 pairs whose candidates were all cut at `candidate_s`, and whose baselines took 100 seconds."""
+    rows = [f"a,{n},baseline,10,100,no\na,{n},candidate,10,{candidate_s},yes" for n in range(50)]
+    return "task,seed,arm,checks_passed,wall_s,timed_out\n" + "\n".join(rows)
+
+
+def test_an_arm_with_a_shorter_time_limit_is_no_saving_but_invalid(store: Store, tmp_path: Path) -> None:
+    verdict = brought_in(store, tmp_path, "limits.csv", limited(30))
+    assert verdict.decision is Decision.INVALID and verdict.time is None
+    assert verdict.reasons[0] == (
+        "a-0-0: the candidate was cut at its time limit after 30.0 s, and the baseline ran for 100.0 s on the same task"
+        " (a-9-0): the arms had different time limits."
+    )
+
+
+def test_cut_candidates_are_never_a_saving_where_the_limits_may_have_been_equal(store: Store, tmp_path: Path) -> None:
+    verdict = brought_in(store, tmp_path, "limits.csv", limited(90))
+    assert verdict.decision is Decision.INCONCLUSIVE and verdict.time
+    assert verdict.time.ratio == pytest.approx(0.9) and verdict.time.known_ratio is None

@@ -198,7 +198,9 @@ def _from_toml(source: Mapping[str, Json]) -> Read:
         pairs.append(ResultPair.model_construct(**{"seed": number, "label": entry.pair, **told}))
     stated = [words for arm in Arm if (words := getattr(form.setup, arm))]
     variable = " against ".join(stated) or "not stated"
-    return Read(Results.model_construct(variable=variable, pairs=tuple(pairs)), _kept(source))
+    equal = len(stated) == 2 and len({" ".join(words.casefold().split()) for words in stated}) == 1
+    faults = (f"setup: both arms are {shown(stated[0])}: nothing differed that could be compared",) if equal else ()
+    return Read(Results.model_construct(variable=variable, pairs=tuple(pairs)), _kept(source), faults)
 
 
 def _kept(value: Json) -> Json:
