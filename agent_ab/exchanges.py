@@ -12,11 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Exchange, ExchangeLog, Json, RefusedRequest, Timings
+from agent_ab.reading import crowded
 
 STEP = "proxy"
 KEPT_BYTES = 64_000_000
 """So much text that differs is held of one log: 16 MB are 100 turns of a conversation that ends at 100,000 tokens."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+LINE_BYTES, MOST_LINES = 512_000_000, 100_000
+"""A body has at most 64 MB; as JSON in ASCII it may be six times that."""
 MOST = 2**53
 """Of any count: beyond it a float is no longer exact, and the database soon holds no more. No server counts so far."""
 Count = Annotated[int, Field(ge=0, le=MOST)]
@@ -198,13 +201,14 @@ def _bare(exchange: Exchange) -> Exchange:
 
 
 def _read(path: Path) -> Iterator[_AnyLine]:
-    try:
-        log = path.open("rb")
-    except FileNotFoundError:
-        raise ApparatusError(STEP, f"no exchange log at {path}") from None
+    if not path.is_file():
+        raise ApparatusError(STEP, f"no exchange log at {path}")
     number = 0
-    with log:
-        for number, text in enumerate(log, start=1):
+    with path.open("rb") as log:
+        while text := log.readline(LINE_BYTES + 1):
+            number += 1
+            if len(text) > LINE_BYTES or number > MOST_LINES or crowded(text):
+                _broken(path, f"line {number}: is larger than any that the proxy writes")
             if not text.endswith(b"\n"):
                 _broken(path, "ends in the middle of a line")
             try:

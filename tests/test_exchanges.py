@@ -1,6 +1,7 @@
 """A log that does not add up is no evidence, and the reader says what is wrong with it."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ def test_a_line_that_is_not_json_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path, golden())
     path.write_bytes(path.read_bytes().replace(b'{"kind": "models"', b'{"kind": models'))
     assert "line 2: the line: Invalid JSON" in fault(path)
+
+
+def test_a_line_of_more_values_than_any_request_has_is_not_parsed(tmp_path: Path) -> None:
+    path = written(tmp_path, golden())
+    with path.open("ab") as file:
+        file.write(b"[" + b"[]," * 10_000_000 + b"1]\n")
+    assert fault(path) == f"the exchange log line {len(golden()) + 1}: is larger than any that the proxy writes"
+
+
+def test_a_log_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "exchanges.jsonl")
+    assert "no exchange log at" in fault(tmp_path / "exchanges.jsonl")
 
 
 def with_bodies(tmp_path: Path, count: int, body: Callable[[int], str]) -> Path:

@@ -3,9 +3,10 @@
 import itertools
 import json
 import math
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -367,3 +368,24 @@ def test_cut_candidates_are_never_a_saving_where_the_limits_may_have_been_equal(
     verdict = brought_in(store, tmp_path, "limits.csv", limited(90))
     assert verdict.decision is Decision.INCONCLUSIVE and verdict.time
     assert verdict.time.ratio == pytest.approx(0.9) and verdict.time.known_ratio is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "device"])
+def test_what_is_no_regular_file_is_not_waited_for(store: Store, tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "results.csv")
+    with pytest.raises(UserError, match=r"results\.csv: cannot be read: is no regular file"):
+        import_file(tmp_path / "results.csv", store)
+
+
+@pytest.mark.parametrize(("name", "most"), [("results.csv", 64), ("results.json", 64), ("results.toml", 4)])
+def test_a_file_that_is_too_large_is_refused_unread(store: Store, tmp_path: Path, name: str, most: int) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 1 << 40)
+    with pytest.raises(UserError, match=rf"cannot be read: is larger than {most} MB"):
+        import_file(tmp_path / name, store)
+
+
+def test_an_attempt_with_more_checks_than_any_has_is_refused(store: Store, tmp_path: Path) -> None:
+    checks = {"checks": {f"check-{number}": True for number in range(10_001)}}
+    with pytest.raises(UserError, match=r"key 'pairs\.0\.baseline\.checks': must have at most 10 000 entries"):
+        brought_in(store, tmp_path, "many.json", pairs(baseline=checks))

@@ -1,5 +1,6 @@
 """gate.toml: what it says, what is refused, and its hash."""
 
+import os
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -89,3 +90,9 @@ def test_a_whole_number_is_a_number_too(tmp_path: Path) -> None:
 def test_a_stored_policy_of_another_time_is_refused_with_what_to_do() -> None:
     with pytest.raises(UserError, match="name a file with --policy"):
         stored_policy({"margin": 0.1, "gone": 1})
+
+
+def test_a_policy_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate.toml")
+    with pytest.raises(UserError, match=r"gate\.toml: cannot be read: is no regular file"):
+        load_policy(tmp_path / "gate.toml")

@@ -137,6 +137,9 @@ class Store:
             session.flush()
             for pair in pairs:
                 _add_pair(session, pair)
+                # Else all rows of a large import are held until its end.
+                session.flush()
+                session.expunge_all()
 
     def end_run(self, run_id: str, status: str, note: str = "") -> None:
         """Record how a run ended, or (status `running`) that it goes on."""
