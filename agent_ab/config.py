@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent_ab.errors import UserError
+from agent_ab.files import text_of
 from agent_ab.model import Arm, SandboxKind, SeedMode, ServerLife
 from agent_ab.nested import flatten, merge
 from agent_ab.pair.speculation import BASELINE, KINDS, MOST, nameable
 from agent_ab.pair.variable import VARIABLES, named
-from agent_ab.reading import explain, toml
+from agent_ab.reading import TOML_BYTES, explain, toml
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -326,7 +327,9 @@ def nearest(name: str, known: list[str]) -> str:
 
 def _parse(kind: type[T], path: Path) -> T:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path, TOML_BYTES)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
     data = toml(text, str(path))

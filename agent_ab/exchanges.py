@@ -12,11 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Exchange, ExchangeLog, Json, RefusedRequest, Timings
+from agent_ab.reading import crowded
 
 STEP = "proxy"
 KEPT_BYTES = 64_000_000
 """So much text that differs is held of one log: 16 MB are 100 turns of a conversation that ends at 100,000 tokens."""
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+LINE_BYTES, MOST_LINES = 512_000_000, 100_000
+"""A body has at most 64 MB; as JSON in ASCII it may be six times that."""
+MOST = 2**53
+"""Of any count: beyond it a float is no longer exact, and the database soon holds no more. No server counts so far."""
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Whole = Annotated[int, Field(ge=-MOST, le=MOST)]
+Duration = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 
 
 class _Line(BaseModel):
@@ -33,18 +41,18 @@ class _Start(_Line):
 
 
 class _Timings(_Line):
-    prompt_n: int
-    prompt_ms: float
-    predicted_n: int
-    predicted_ms: float
-    cache_n: int
-    draft_n: int | None = None
-    draft_n_accepted: int | None = None
+    prompt_n: Count
+    prompt_ms: Duration
+    predicted_n: Count
+    predicted_ms: Duration
+    cache_n: Count
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
 
 
 class _Exchange(_Line):
     kind: Literal["exchange"]
-    index: int = Field(ge=0)
+    index: Count
     path: str
     agent_sha256: Sha256
     server_sha256: Sha256
@@ -56,14 +64,14 @@ class _Exchange(_Line):
     reasoning: str
     tool_calls: list[Json]
     finish_reason: str | None
-    usage: dict[str, int] | None
+    usage: dict[str, Whole] | None
     timings: _Timings | None
     truncated: bool
-    status: int | None
+    status: Count | None
     error: str | None
-    started_s: float
-    first_byte_s: float | None
-    last_byte_s: float | None
+    started_s: Duration
+    first_byte_s: Duration | None
+    last_byte_s: Duration | None
 
 
 class _Refused(_Line):
@@ -74,23 +82,23 @@ class _Refused(_Line):
     detail: str
     agent_sha256: Sha256 | Literal[""]
     request: dict[str, Json] | None
-    at_s: float
+    at_s: Duration
 
 
 class _Models(_Line):
     kind: Literal["models"]
-    status: int | None
+    status: Count | None
     error: str | None
-    started_s: float
-    first_byte_s: float | None
-    last_byte_s: float | None
+    started_s: Duration
+    first_byte_s: Duration | None
+    last_byte_s: Duration | None
 
 
 class _End(_Line):
     kind: Literal["end"]
-    exchanges: int
-    refused: int
-    models: int
+    exchanges: Count
+    refused: Count
+    models: Count
 
 
 _AnyLine = _Start | _Exchange | _Refused | _Models | _End
@@ -193,13 +201,14 @@ def _bare(exchange: Exchange) -> Exchange:
 
 
 def _read(path: Path) -> Iterator[_AnyLine]:
-    try:
-        log = path.open("rb")
-    except FileNotFoundError:
-        raise ApparatusError(STEP, f"no exchange log at {path}") from None
+    if not path.is_file():
+        raise ApparatusError(STEP, f"no exchange log at {path}")
     number = 0
-    with log:
-        for number, text in enumerate(log, start=1):
+    with path.open("rb") as log:
+        while text := log.readline(LINE_BYTES + 1):
+            number += 1
+            if len(text) > LINE_BYTES or number > MOST_LINES or crowded(text):
+                _broken(path, f"line {number}: is larger than any that the proxy writes")
             if not text.endswith(b"\n"):
                 _broken(path, "ends in the middle of a line")
             try:

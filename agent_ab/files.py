@@ -1,8 +1,9 @@
-"""Files that are whole or not there, and locks between processes."""
+"""Files that are whole or not there, files that others wrote, and locks between processes."""
 
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,33 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 """What a disk that is full or breaks says; it says nothing about an arm."""
 WAIT_S = 0.2
 """How often a lock that another process holds is asked for again."""
+
+
+def contents(path: Path, most: int) -> bytes:
+    """Return what a regular file of at most `most` bytes holds. Raises OSError, which says so, for anything else.
+
+    A FIFO would never answer, a device never end, and a large file leave no memory for anything else.
+    """
+    _require_regular(path, path.stat())
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        # Somebody may have put another file there meanwhile.
+        _require_regular(path, os.fstat(file.fileno()))
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"is larger than {most / 1e6:g} MB", str(path))
+    return data
+
+
+def text_of(path: Path, most: int) -> str:
+    """Return `contents` as UTF-8, every line's end a newline. Raises OSError, UnicodeDecodeError."""
+    return contents(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _require_regular(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 runs/<run>/
   run.json                     the resolved plan, written before anything starts
   lives/<n>-<arm>.log          servers that serve several attempts: their whole output
+  quarantine/<pair>/           pairs that a start after a cut-off one could not take in; nobody reads them
   <pair>/
     pair.json                  the finished pair; the requests are in the exchange logs
     baseline/  candidate/
@@ -95,6 +96,11 @@ class RunPaths:
     def lives(self) -> Path:
         """Return the directory of the logs of servers that serve several attempts."""
         return self.root / "lives"
+
+    @property
+    def quarantine(self) -> Path:
+        """Return the directory of the pairs that could not be taken in."""
+        return self.root / "quarantine"
 
     def pair(self, pair_id: str) -> Path:
         """Return the directory of one pair."""

@@ -16,6 +16,12 @@ SHOWN = 60
 """So much of a wrong value is quoted."""
 DEEPEST = 64
 """Tables within tables; whoever nests deeper wants to break us."""
+MOST_DOTS = 32
+"""Dots in one TOML key: the time and memory that a parser takes grow with their square."""
+MOST_VALUES = 10_000_000
+"""In one file: each takes a parser up to 100 bytes, however short it is."""
+TOML_BYTES = 1_000_000
+"""Longest file of settings."""
 LONGEST_NUMBER = 4300
 """Digits; Python converts no longer number."""
 
@@ -49,11 +55,18 @@ _BOUNDS = {
     "enum": "{expected}",
     "literal_error": "{expected}",
 }
+_QUOTED = re.compile(
+    r"""\"{3}(?:\\.|[^\\])*?(?:\"{3}|\\?\Z)|'{3}.*?(?:'{3}|\Z)|"(?:\\.|[^"\\\n])*"?|'[^'\n]*'?|\#[^\n]*""", re.DOTALL
+)
+"""Strings and comments of TOML, those that do not end included: none is looked at twice."""
+_BETWEEN_KEYS = re.compile(r"[=,\[\]{}\n]")
 _UNION_MEMBER = re.compile(r"int|float|str|bool|(literal|tuple|list|dict)\[.*")
 
 
 def toml(text: str, name: str) -> dict[str, Json]:
     """Return the TOML file `name`, with or without a byte-order mark. Raises UserError."""
+    if any(part.count(".") > MOST_DOTS for part in _BETWEEN_KEYS.split(_QUOTED.sub("", text))):
+        raise UserError(f"{name}: a key has more than {MOST_DOTS} dots")
     found: dict[str, Json] = _read(text, name, "TOML", tomllib.loads)
     return found
 
@@ -66,7 +79,15 @@ def json_data(text: str, name: str, repeated: Callable[[Sequence[tuple[str, Json
     return _read(text, name, "JSON", lambda found: json.loads(found, object_pairs_hook=repeated))
 
 
+def crowded(text: str | bytes, marks: str = "[{,") -> bool:
+    """Return whether a file holds more values than are read; `marks` are the signs that stand between its values."""
+    count = sum(text.count(m) for m in marks) if isinstance(text, str) else sum(text.count(m.encode()) for m in marks)
+    return count > MOST_VALUES
+
+
 def _read(text: str, name: str, form: str, load: Callable[[str], Any]) -> Any:
+    if crowded(text):
+        raise UserError(f"{name}: holds more than {MOST_VALUES:,} values")
     deep = f"{name}: is nested more than {DEEPEST} tables or lists deep"
     try:
         found = load(text.removeprefix("\ufeff"))

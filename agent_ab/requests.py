@@ -9,11 +9,13 @@ from pydantic import Field, ValidationError
 from agent_ab.config import Sampling, Strict
 from agent_ab.errors import UserError
 from agent_ab.exchanges import read_log
+from agent_ab.files import text_of
 from agent_ab.model import ExchangeLog, Json
 from agent_ab.reading import explain, json_data
 
 SHIPPED = Path(__file__).parent / "data" / "requests" / "agent.jsonl"
 """Short tool choices, long reasoning, JSON, code edits, prose: five of each, made by us."""
+REQUESTS_BYTES = 64_000_000
 _NOT_ASKED = ("stream", "stream_options", "verbose", "return_tokens")
 """How an answer is delivered; whoever asks again decides that."""
 
@@ -41,7 +43,7 @@ def load(path: Path | None = None) -> tuple[Recorded, ...]:
     if path.name == "exchanges.jsonl":
         return of_log(read_log(path))
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = text_of(path, REQUESTS_BYTES).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise UserError(f"{path}: no recorded requests: {reason}") from None

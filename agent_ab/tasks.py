@@ -8,8 +8,9 @@ from pydantic import Field, ValidationError
 
 from agent_ab.config import Strict, nearest
 from agent_ab.errors import UserError
+from agent_ab.files import text_of
 from agent_ab.model import Task
-from agent_ab.reading import explain, toml
+from agent_ab.reading import TOML_BYTES, explain, toml
 
 NEEDED = ("task.toml", "instruction.md", "driver.py", "checks.py", "fixture", "solution")
 """What a task directory must hold; docs/writing-tasks.md says what each is."""
@@ -101,6 +102,6 @@ def _read(path: Path) -> _TaskFile:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return text_of(path, TOML_BYTES)
     except (UnicodeDecodeError, OSError) as error:
         raise UserError(f"{path}: cannot be read as UTF-8 text: {error}") from None

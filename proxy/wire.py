@@ -266,7 +266,9 @@ def _timings(timings: Json) -> dict[str, float]:
     if not isinstance(timings, dict):
         return {}
     kept: dict[str, float] = {k: timings[k] for k in (*_COUNTS, *_DRAFTS) if type(timings.get(k)) is int}
-    kept |= {k: float(timings[k]) for k in _DURATIONS if type(timings.get(k)) in (int, float) and timings[k] < 1e12}
+    kept |= {
+        k: float(timings[k]) for k in _DURATIONS if type(timings.get(k)) in (int, float) and -1e12 < timings[k] < 1e12
+    }
     return kept if all(k in kept for k in (*_COUNTS, *_DURATIONS)) else {}
 
 

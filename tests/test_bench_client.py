@@ -61,6 +61,7 @@ def test_vllms_metrics_are_its_times_and_its_drafts(client: Client) -> None:
         ("http-500", "HTTP 500"),
         ("error-midstream", "in the stream"),
         ("echo:hi", "no timings"),
+        ("counts-wildly", "predicted_n is no number that can be"),
     ],
 )
 def test_a_reply_that_is_not_whole_says_why(client: Client, scenario: str, words: str) -> None:

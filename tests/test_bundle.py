@@ -206,6 +206,23 @@ def test_a_manifest_that_is_none_of_ours_is_refused(
         bundle.unpack(forged, tmp_path / "there")
 
 
+def test_a_manifest_that_unpacks_to_more_than_any_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("manifest.json", b" " * 64_000_001)
+    with pytest.raises(ApparatusError, match=r"manifest\.json unpacks to 64000001 bytes, more than 64000000"):
+        bundle.unpack(path, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_manifest_of_too_many_values_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("manifest.json", b"[" + b"[]," * 10_000_000 + b"1]")
+    with pytest.raises(ApparatusError, match=r"it holds too many values"):
+        bundle.unpack(path, tmp_path / "out")
+
+
 def test_an_archive_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
     archive.write(tmp_path / "other.zip", [archive.Member("notes.txt", b"hi")])
     with pytest.raises(ApparatusError, match=r"it holds no manifest\.json"):

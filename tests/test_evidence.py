@@ -127,6 +127,13 @@ def test_an_attempt_that_broke_has_no_checks_and_needs_none(tmp_path: Path) -> N
     assert evidence.disagreements(written, derived) == ()
 
 
+def test_a_record_of_too_many_values_is_refused_before_it_is_parsed(run: RunPaths) -> None:
+    (pair_id,) = evidence.pair_ids(run)
+    run.pair_json(pair_id).write_bytes(b"[" + b"[]," * 10_000_000 + b"1]")
+    with pytest.raises(ApparatusError, match=r"pair\.json: holds more than 10,000,000 values"):
+        evidence.recorded_pair(run, pair_id)
+
+
 def test_a_record_under_another_name_is_refused(run: RunPaths) -> None:
     edit_record(run, lambda data: data.update(id="another"))
     with pytest.raises(ApparatusError, match=r"says that it is 20260101-000000/another"):

@@ -1,6 +1,7 @@
 """A log that does not add up is no evidence, and the reader says what is wrong with it."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,14 @@ def test_a_line_cut_in_half_is_reported(tmp_path: Path) -> None:
         (lambda lines: lines[2].update(status="200"), "line 3: exchange.status: Input should be a valid integer"),
         (lambda lines: lines[2].update(agent_sha256="x"), "line 3: exchange.agent_sha256:"),
         (lambda lines: lines[2]["timings"].pop("cache_n"), "line 3: exchange.timings.cache_n: Field required"),
+        (
+            lambda lines: lines[2]["timings"].update(predicted_n=2**63),
+            "line 3: exchange.timings.predicted_n: Input should",
+        ),
+        (lambda lines: lines[2]["timings"].update(cache_n=-1), "line 3: exchange.timings.cache_n: Input should"),
+        (lambda lines: lines[2]["timings"].update(prompt_ms=float("nan")), "line 3: exchange.timings.prompt_ms: Input"),
+        (lambda lines: lines[2].update(usage={"prompt_tokens": 10**30}), "line 3: exchange.usage.prompt_tokens: Input"),
+        (lambda lines: lines[2].update(last_byte_s=1e300), "line 3: exchange.last_byte_s: Input should"),
         (lambda lines: lines[0].update(format=2), "line 1: start.format: Input should be 1"),
         (lambda lines: lines[4].update(reason="mood"), "line 5: refused.reason:"),
         (lambda lines: lines[4].update(kind="other"), "line 5: the line:"),
@@ -126,6 +135,18 @@ def test_a_line_that_is_not_json_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path, golden())
     path.write_bytes(path.read_bytes().replace(b'{"kind": "models"', b'{"kind": models'))
     assert "line 2: the line: Invalid JSON" in fault(path)
+
+
+def test_a_line_of_more_values_than_any_request_has_is_not_parsed(tmp_path: Path) -> None:
+    path = written(tmp_path, golden())
+    with path.open("ab") as file:
+        file.write(b"[" + b"[]," * 10_000_000 + b"1]\n")
+    assert fault(path) == f"the exchange log line {len(golden()) + 1}: is larger than any that the proxy writes"
+
+
+def test_a_log_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "exchanges.jsonl")
+    assert "no exchange log at" in fault(tmp_path / "exchanges.jsonl")
 
 
 def with_bodies(tmp_path: Path, count: int, body: Callable[[int], str]) -> Path:

@@ -3,9 +3,10 @@
 import itertools
 import json
 import math
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -331,3 +332,60 @@ def test_a_pair_is_counted_as_one(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_refused(store: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         import_file(tmp_path / "r.json", store)
+
+
+@pytest.mark.parametrize(("candidate", "decision"), [("mtp  OFF ", "INVALID"), ("mtp on", "INCONCLUSIVE")])
+def test_two_arms_that_the_file_calls_the_same_are_no_comparison(
+    store: Store, tmp_path: Path, candidate: str, decision: str
+) -> None:
+    rows = "".join(
+        f"[[pairs]]\ntask = 't{n}'\nbaseline = {{checks_passed = 10}}\ncandidate = {{checks_passed = 10}}\n"
+        for n in (1, 2)
+    )
+    text = f"[setup]\nbaseline = 'mtp off'\ncandidate = '{candidate}'\n{rows}"
+    verdict = brought_in(store, tmp_path, "arms.toml", text)
+    assert verdict.decision == decision
+    said = "setup: both arms are 'mtp off': nothing differed that could be compared."
+    assert (said in verdict.reasons) == (decision == "INVALID")
+
+
+def limited(candidate_s: float) -> str:
+    """Return 50 pairs whose candidates were all cut at `candidate_s`, and whose baselines took 100 seconds."""
+    rows = [f"a,{n},baseline,10,100,no\na,{n},candidate,10,{candidate_s},yes" for n in range(50)]
+    return "task,seed,arm,checks_passed,wall_s,timed_out\n" + "\n".join(rows)
+
+
+def test_an_arm_with_a_shorter_time_limit_is_no_saving_but_invalid(store: Store, tmp_path: Path) -> None:
+    verdict = brought_in(store, tmp_path, "limits.csv", limited(30))
+    assert verdict.decision is Decision.INVALID and verdict.time is None
+    assert verdict.reasons[0] == (
+        "a-0-0: the candidate was cut at its time limit after 30.0 s, and the baseline ran for 100.0 s on the same task"
+        " (a-9-0): the arms had different time limits."
+    )
+
+
+def test_cut_candidates_are_never_a_saving_where_the_limits_may_have_been_equal(store: Store, tmp_path: Path) -> None:
+    verdict = brought_in(store, tmp_path, "limits.csv", limited(90))
+    assert verdict.decision is Decision.INCONCLUSIVE and verdict.time
+    assert verdict.time.ratio == pytest.approx(0.9) and verdict.time.known_ratio is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "device"])
+def test_what_is_no_regular_file_is_not_waited_for(store: Store, tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / "results.csv")
+    with pytest.raises(UserError, match=r"results\.csv: cannot be read: is no regular file"):
+        import_file(tmp_path / "results.csv", store)
+
+
+@pytest.mark.parametrize(("name", "most"), [("results.csv", 64), ("results.json", 64), ("results.toml", 4)])
+def test_a_file_that_is_too_large_is_refused_unread(store: Store, tmp_path: Path, name: str, most: int) -> None:
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 1 << 40)
+    with pytest.raises(UserError, match=rf"cannot be read: is larger than {most} MB"):
+        import_file(tmp_path / name, store)
+
+
+def test_an_attempt_with_more_checks_than_any_has_is_refused(store: Store, tmp_path: Path) -> None:
+    checks = {"checks": {f"check-{number}": True for number in range(10_001)}}
+    with pytest.raises(UserError, match=r"key 'pairs\.0\.baseline\.checks': must have at most 10 000 entries"):
+        brought_in(store, tmp_path, "many.json", pairs(baseline=checks))

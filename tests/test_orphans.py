@@ -143,6 +143,14 @@ def test_a_line_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
         assert not process.exists(child)
 
 
+@pytest.mark.parametrize("text", ["", "\0\0\0", "[]", '{"pid": 1}', '{"pid": "x", "scratch": "/", "boot": ""}'])
+def test_a_record_that_cannot_be_read_is_named_and_set_aside_once(tmp_path: Path, text: str) -> None:
+    (tmp_path / "1-agent-ab-x1.jsonl").write_text(text)
+    (said,) = swept(tmp_path)
+    assert "cannot be read; set aside as" in said and (tmp_path / "1-agent-ab-x1.unreadable").exists()
+    assert swept(tmp_path) == []
+
+
 def test_processes_of_another_boot_are_nobodys_and_its_scratch_directory_goes(tmp_path: Path) -> None:
     folder, scratch = tmp_path / "live", tmp_path / "agent-ab-x1"
     with start(folder, scratch) as (popen, child):

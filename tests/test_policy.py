@@ -1,5 +1,6 @@
 """gate.toml: what it says, what is refused, and its hash."""
 
+import os
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -98,3 +99,9 @@ def test_a_policy_from_before_solved_margin_keeps_its_hash() -> None:
     assert stored_policy(before) == Policy()
     assert Policy().has_hash(digest(before)) and Policy().has_hash(Policy().sha256())
     assert not Policy(margin=0.2).has_hash(digest(before)) and not Policy(solved_margin=0.2).has_hash(digest(before))
+
+
+def test_a_policy_that_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "gate.toml")
+    with pytest.raises(UserError, match=r"gate\.toml: cannot be read: is no regular file"):
+        load_policy(tmp_path / "gate.toml")

@@ -81,7 +81,13 @@ def test_a_byte_order_mark_is_no_part_of_a_file() -> None:
         ("a = ", "f: not valid TOML: Invalid value"),
         ("\na = " + "9" * 5000, "f: line 2: a number has more than 4300 digits"),
         ("a = " + "[" * 100_000, "f: is nested more than 64 tables or lists deep"),
-        (".".join("a" * 100) + " = 1", "f: is nested more than 64 tables or lists deep"),
+        ("a = " + "{b = " * 100 + "1" + "}" * 100, "f: is nested more than 64 tables or lists deep"),
+        (".".join("a" * 50_000) + " = 1", "f: a key has more than 32 dots"),
+        ("[" + " . ".join("a" * 40) + "]", "f: a key has more than 32 dots"),
+        ("x = 'a' # it's\n" + ".".join(["'a.b'", '"\\""'] * 20) + " = 1", "f: a key has more than 32 dots"),
+        ("a = {" + ".".join("a" * 40) + " = 1}", "f: a key has more than 32 dots"),
+        ('x = "' + '\\"' * 400_000, "f: not valid TOML: Unterminated string"),
+        ("x = " + "'''" * 300_001, "f: not valid TOML: "),
     ],
 )
 def test_toml_that_cannot_be_read_is_refused_in_one_line(text: str, words: str) -> None:
@@ -109,3 +115,24 @@ def test_what_is_nested_as_deep_as_allowed_is_read() -> None:
     text = "[" * DEEPEST + "]" * DEEPEST
     assert json_data(text, "f") == json.loads(text)
     assert json_data("null", "f") is None
+
+
+def test_dots_that_make_no_key_are_no_bomb() -> None:
+    dots = "a." * 100
+    text = f"""# {dots}
+    a = '{dots}'
+    b = "{dots}"
+    c = '''
+{dots}'''
+    d = [{"1.5, " * 100}]
+    {".".join("e" * 30)} = 1
+    """
+    found = toml(text, "f")
+    assert (found["a"], found["b"], found["c"], len(found["d"])) == (dots, dots, dots, 100)
+
+
+def test_what_holds_too_many_values_is_refused_before_it_is_parsed() -> None:
+    dense = "{}," * 5_000_000 + "1]"
+    for load, text in ((json_data, f"[{dense}"), (toml, f"a = [{dense}")):
+        with pytest.raises(UserError, match=r"^f: holds more than 10,000,000 values$"):
+            load(text, "f")

@@ -48,5 +48,6 @@ def test_a_server_that_does_not_count_has_no_difference() -> None:
 def test_what_is_no_count_is_passed_over() -> None:
     assert (
         read("vllm:request_success_total NaN\nvllm:request_success_total +Inf\nother:request_success_total 3\n")
+        == read("vllm:request_success_total 1e300\nvllm:request_success_total -1e17\n")
         == Counters()
     )

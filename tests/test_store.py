@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -16,7 +17,7 @@ from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import NOT_PLAYED, Arm, ExchangeLog, Outcome, PairOutcome, RefusedRequest
 from agent_ab.pair.pair import judge
 from agent_ab.schedule import digest
-from agent_ab.store.store import Store
+from agent_ab.store.store import NotStorable, Store
 from tests.builders import attempt, exchange, pair
 
 
@@ -58,7 +59,7 @@ def test_an_attempt_without_a_log_is_loaded_without_one(store: Store) -> None:
 def test_the_same_pair_twice_is_refused_and_leaves_the_first_untouched(store: Store) -> None:
     judged = judge(pair())
     store.save_pair(judged)
-    with pytest.raises(UserError, match=r"runs\.db"):
+    with pytest.raises(NotStorable, match=r"runs\.db"):
         store.save_pair(judged)
     assert (rows(store, "pair"), rows(store, "attempt"), rows(store, "check_result")) == (1, 2, 20)
 
@@ -66,14 +67,49 @@ def test_the_same_pair_twice_is_refused_and_leaves_the_first_untouched(store: St
 def test_a_pair_that_cannot_be_saved_leaves_no_row_behind(store: Store) -> None:
     judged = judge(pair())
     twice = replace(judged, candidate=replace(judged.candidate, checks=(*judged.candidate.checks,) * 2))
-    with pytest.raises(UserError):
+    with pytest.raises(NotStorable):
         store.save_pair(twice)
     assert (rows(store, "pair"), rows(store, "attempt")) == (0, 0)
 
 
 def test_a_pair_of_an_unknown_run_is_refused(store: Store) -> None:
-    with pytest.raises(UserError):
+    with pytest.raises(NotStorable):
         store.save_pair(replace(judge(pair()), run="nowhere"))
+
+
+WILD = (
+    {"duration_s": float("nan")},
+    {"position": 2**63},
+    {"invalid_reason": "half a character: \ud800"},
+)
+
+
+@pytest.mark.parametrize("change", WILD, ids=lambda change: next(iter(change)))
+def test_what_sqlite_cannot_hold_is_refused_and_leaves_no_row_behind(store: Store, change: dict[str, Any]) -> None:
+    judged = judge(pair())
+    with pytest.raises(NotStorable, match=r"runs\.db cannot hold it: "):
+        store.save_pair(replace(judged, candidate=replace(judged.candidate, **change)))
+    assert (rows(store, "pair"), rows(store, "attempt")) == (0, 0)
+
+
+def test_a_plan_with_a_number_that_is_no_json_is_refused(store: Store) -> None:
+    with pytest.raises(NotStorable, match=r"runs\.db cannot hold it: Out of range float"):
+        store.save_run("20260102-000000", "cpu-demo", "0.1.0", {"limit": float("nan")})
+    assert len(store.runs()) == 1
+
+
+def test_a_damaged_row_is_named_and_hides_no_other(store: Store) -> None:
+    store.save_run("20260102-000000", "cpu-demo", "0.1.0", {})
+    store.save_pair(judge(pair()))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("update run set plan = '{' where id = '20260102-000000'")
+        connection.execute("update pair set proof = '{'")
+    connection.close()
+    assert len(store.runs()) == 2 and len(store.pair_states("20260101-000000")) == 1
+    assert store.run("20260101-000000").plan == {"pairs": []}
+    for read in (lambda: store.run("20260102-000000"), lambda: store.load_pair(judge(pair()).name)):
+        with pytest.raises(ApparatusError, match=r"runs\.db cannot be read: Expecting property name"):
+            read()
 
 
 def test_the_database_is_in_wal_mode_and_carries_its_schema_version(store: Store) -> None:

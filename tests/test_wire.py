@@ -257,3 +257,8 @@ def test_vllms_metrics_of_a_request_become_its_timings() -> None:
 def test_metrics_that_lack_a_part_are_no_timings(metrics: Any, usage: Any) -> None:
     before = stream("hello").timings
     assert vllm_end(metrics, usage).timings == before
+
+
+@pytest.mark.parametrize("wild", [10**400, -(10**400), float("nan"), float("inf"), "1"])
+def test_a_duration_that_cannot_be_is_no_timing(wild: object) -> None:
+    assert body({"choices": [], "timings": fake.TIMINGS | {"prompt_ms": wild}}).timings is None

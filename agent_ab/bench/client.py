@@ -14,6 +14,7 @@ from agent_ab.model import Drafting, Json
 from agent_ab.requests import Recorded
 from agent_ab.server import counters
 
+_FIGURES = ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms", "cache_n", "draft_n", "draft_n_accepted")
 REPLY_S = 3600.0
 """A reply may take so long; a server that died is noticed by its connection."""
 
@@ -68,7 +69,8 @@ class _Story:
         """Take in one event."""
         if "error" in event:
             self.error = self.error or f"in the stream: {json.dumps(event['error'])[:300]}"
-        self._timings = event.get("timings") or _of_vllm(event) or self._timings
+        timings = event.get("timings")
+        self._timings = (timings if isinstance(timings, dict) else {}) or _of_vllm(event) or self._timings
         for choice in event.get("choices") or ():
             self._finish = choice.get("finish_reason") or self._finish
             delta = choice.get("delta") or {}
@@ -81,6 +83,9 @@ class _Story:
     def reply(self, recorded: Recorded, method: str, round_: int, wall_s: float, drafting: Drafting | None) -> Reply:
         """Return the reply."""
         t = self._timings
+        odd = [key for key in _FIGURES if t.get(key) is not None and not counters.plausible(t[key])]
+        if odd:
+            self.error, t = f"the server's {odd[0]} is no number that can be", {}
         if not self.error and not t:
             self.error = "the server gave no timings"
         if t.get("cache_n"):

@@ -119,13 +119,13 @@ def _options(
     pass
 
 
-def open_store(db: Path) -> "Store":
+def open_store(db: Path, *, to_write: bool = False) -> "Store":
     """Return the existing database at `db`. Raises UserError."""
     from agent_ab.store.store import Store
 
     if not db.is_file():
         raise UserError(f"{db}: no such database; `agent-ab pair --task transfer-repair` makes one")
-    return Store(db)
+    return Store(db, to_write=to_write)
 
 
 def print_json(data: object) -> None:

@@ -160,7 +160,7 @@ def _tokens(pair: Pair, arm: Arm, runs_dir: Path) -> dict[str, tuple[Token, ...]
     path = RunPaths(runs_dir / pair.run).attempt(pair.id, arm).tokens
     if not path.is_file():
         return {}
-    replies = json.loads(evidence.recorded_file(pair.attempt(arm), path).read_text(encoding="utf-8"))
+    replies = evidence.parsed(evidence.recorded_file(pair.attempt(arm), path))
     return {text: tokens_from_reply(reply) for text, reply in replies.items()}
 
 

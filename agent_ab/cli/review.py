@@ -53,7 +53,7 @@ def review(
 
     Example: agent-ab review --pair transfer-repair-4242-0 --check atomicity --mark real --note "loses the rollback"
     """
-    with closing(open_store(db)) as store:
+    with closing(open_store(db, to_write=True)) as store:
         run_id = run_of(store, run)
         if pair or check or mark:
             if not (pair and check and mark):
@@ -91,7 +91,7 @@ def regrade(
 
     Example: agent-ab regrade 20260101-120000
     """
-    with closing(open_store(db)) as store:
+    with closing(open_store(db, to_write=True)) as store:
         run_id = run_of(store, run)
         with Progress(err) as progress:
             done = list(regrading.regrade(store, run_id, runs_dir, tasks_dir, progress))

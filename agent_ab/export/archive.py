@@ -93,10 +93,10 @@ def sealed(archive: Path) -> bool:
         return file.read() == _SEAL + seal.encode()
 
 
-def names(archive: Path) -> tuple[str, ...]:
-    """Return what a zip file says that it holds, unjudged. Raises ApparatusError."""
+def sizes(archive: Path) -> Mapping[str, int]:
+    """Return what a zip file says that it holds, unjudged: names with unpacked bytes. Raises ApparatusError."""
     with _opened(archive) as opened:
-        return tuple(opened.namelist())
+        return {member.filename: member.file_size for member in opened.infolist()}
 
 
 def unpack(

@@ -23,6 +23,7 @@ from agent_ab.files import appearing
 from agent_ab.gate.observed import subject
 from agent_ab.model import Arm, Json, Pair, PairOutcome, RunKind
 from agent_ab.paths import RunPaths
+from agent_ab.reading import crowded, shown
 from agent_ab.review import marks
 from agent_ab.schedule import digest as digest_of
 from agent_ab.store import evidence
@@ -35,6 +36,8 @@ FORMAT = 1
 """Version of the manifest's shape: 1, the first."""
 MANIFEST = "manifest.json"
 RUNS = "runs"
+MANIFEST_BYTES = 64_000_000
+"""300 bytes for each of the 200,000 files that an archive may hold."""
 DATABASE = "runs.db"
 LIFE = re.compile(r"[0-9]+-(baseline|candidate)\.log")
 """Names of the logs of servers that served several attempts."""
@@ -166,7 +169,10 @@ def unpack(file: Path, target: Path, digest: str | None = None) -> tuple[Manifes
         raise UserError(f"{file}: no such file")
     target.mkdir()
     whole = archive.sealed(file)
-    held = frozenset(archive.names(file))
+    sizes = archive.sizes(file)
+    held = frozenset(sizes)
+    if sizes.get(MANIFEST, 0) > MANIFEST_BYTES:
+        _refuse(file, [f"{MANIFEST} unpacks to {sizes[MANIFEST]} bytes, more than {MANIFEST_BYTES}"])
     damaged = archive.unpack(file, target, only={MANIFEST})
     faults = [f"{name} was changed: {why}" for name, why in damaged.items()]
     path = target / MANIFEST
@@ -246,8 +252,8 @@ def _rebuild(manifest: Manifest, target: Path, store: Store) -> tuple[dict[str, 
 
 def _against_row(record: RunRecord, paths: RunPaths) -> Iterator[str]:
     try:
-        plan = json.loads(paths.plan.read_bytes())
-    except (OSError, ValueError):
+        plan = evidence.parsed(paths.plan)
+    except ApparatusError:
         plan = None
     if plan != record.plan:
         yield f"{record.id}: run.json is not the plan in the manifest"
@@ -307,9 +313,11 @@ def _canonical(manifest: Manifest) -> bytes:
 
 def _read(file: Path, text: bytes, faults: list[str]) -> Manifest:
     try:
+        if crowded(text):
+            raise ValueError("it holds too many values")
         data: Json = json.loads(text)
         if isinstance(data, dict) and data.get("format") != FORMAT:
-            _refuse(file, [f"its format is {data.get('format')!r}; this version reads format {FORMAT}"])
+            _refuse(file, [f"its format is {shown(data.get('format'))}; this version reads format {FORMAT}"])
         return Manifest.model_validate(data)
     except ValidationError as error:
         fault = error.errors()[0]

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agent_ab.config import nearest
 from agent_ab.errors import UserError
 from agent_ab.model import Arm, Json
-from agent_ab.reading import explain, json_data, shown, toml
+from agent_ab.reading import MOST_VALUES, crowded, explain, json_data, shown, toml
 from agent_ab.wording import counted, plain_line
 
 CHECKS = 10
@@ -31,6 +31,8 @@ TRUE, FALSE = ("1", "true", "yes", "pass"), ("0", "false", "no", "fail")
 INTEGER = 2**63 - 1
 """SQLite's greatest."""
 MOST_CHECKS = 10**6
+MOST_NAMED = 10_000
+"""Checks of one attempt that have names; the largest public test suites have some thousand."""
 SHORTEST_S, LONGEST_S = 1e-6, 1e9
 
 
@@ -65,7 +67,7 @@ class _Form(BaseModel):
 class Result(_Form):
     """One attempt: its checks by id, or their number."""
 
-    checks: dict[Name, Flag] | None = None
+    checks: Annotated[dict[Name, Flag], Field(max_length=MOST_NAMED)] | None = None
     checks_passed: Number | None = None
     checks_scored: Number = CHECKS
     wall_s: Seconds | None = None
@@ -136,6 +138,8 @@ def read(path: Path, text: str) -> Read:
                     raise UserError(f"{path}: key {plain_line('.'.join(twice))!r} is there twice")
                 return Read(Results.model_validate(data))
             case ".csv":
+                if crowded(text, ",\n"):
+                    raise UserError(f"{path}: holds more than {MOST_VALUES:,} fields")
                 return _from_csv(text.removeprefix("\ufeff"), str(path))
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error)}") from None
@@ -198,7 +202,9 @@ def _from_toml(source: Mapping[str, Json]) -> Read:
         pairs.append(ResultPair.model_construct(**{"seed": number, "label": entry.pair, **told}))
     stated = [words for arm in Arm if (words := getattr(form.setup, arm))]
     variable = " against ".join(stated) or "not stated"
-    return Read(Results.model_construct(variable=variable, pairs=tuple(pairs)), _kept(source))
+    equal = len(stated) == 2 and len({" ".join(words.casefold().split()) for words in stated}) == 1
+    faults = (f"setup: both arms are {shown(stated[0])}: nothing differed that could be compared",) if equal else ()
+    return Read(Results.model_construct(variable=variable, pairs=tuple(pairs)), _kept(source), faults)
 
 
 def _kept(value: Json) -> Json:

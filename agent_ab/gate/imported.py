@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent_ab import __version__
 from agent_ab.errors import UserError
+from agent_ab.files import contents
 from agent_ab.gate import import_forms, observations
 from agent_ab.gate.import_forms import Result, ResultPair, Results
 from agent_ab.gate.observations import Side
@@ -29,6 +30,10 @@ from agent_ab.pair import pair
 from agent_ab.store.store import Store
 from agent_ab.wording import visible
 
+FILE_BYTES = 64_000_000
+"""200,000 attempts with ten checks each; TOML, whose parser is a hundred times slower, has its own limit."""
+TOML_BYTES = 4_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -46,7 +51,7 @@ class Imported:
 def import_file(path: Path, store: Store) -> Imported:
     """Bring the results of a .toml, .json or .csv file into the database, as one block. Raises UserError."""
     try:
-        data = path.read_bytes()
+        data = contents(path, TOML_BYTES if path.suffix.lower() == ".toml" else FILE_BYTES)
         text = data.decode("utf-8")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None

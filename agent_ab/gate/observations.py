@@ -14,6 +14,8 @@ ATTACHED = "attached server"
 """The proof line that lists what nobody proved of a server."""
 NAMES_SHOWN = 3
 """So many checks are named in a fault."""
+LIMIT_SLACK, LIMIT_GRACE_S = 1.1, 40.0
+"""An agent may outlive its limit by so much before it has ended (`exit_limit_s`, then SIGTERM, then SIGKILL)."""
 CONTROL_KINDS = ("aa", "controls")
 """Kinds of runs that test the apparatus: in them a repeated conversation counts."""
 
@@ -224,6 +226,7 @@ def faults(run: RunFacts, observations: Sequence[Observation]) -> tuple[str, ...
         found += _unresolved(observations, played)
     found += _check_set_faults(valid)
     found += _setting_faults(run, valid)
+    found += _limit_faults(valid)
     return tuple(found)
 
 
@@ -296,6 +299,28 @@ def _named(names: Iterable[str]) -> str:
     listed = sorted(names)
     rest = len(listed) - NAMES_SHOWN
     return ", ".join(listed[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _limit_faults(valid: Sequence[Observation]) -> Iterable[str]:
+    """Yield where an arm was cut long before the other one was: a saving would be the limit's, not the arm's."""
+    cut: dict[tuple[str, Arm], tuple[float, str]] = {}
+    longest: dict[tuple[str, Arm], tuple[float, str]] = {}
+    for o in valid:
+        for arm, side in ((Arm.BASELINE, o.baseline), (Arm.CANDIDATE, o.candidate)):
+            if side is None or side.seconds is None:
+                continue
+            key, seen = (o.task, arm), (side.seconds, o.pair)
+            if side.censored:
+                cut[key] = min(cut.get(key, seen), seen)
+            longest[key] = max(longest.get(key, seen), seen)
+    for (task, arm), (limit_s, pair) in cut.items():
+        other = Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE
+        ran_s, where = longest.get((task, other), (0.0, ""))
+        if ran_s > LIMIT_SLACK * limit_s + LIMIT_GRACE_S:
+            yield (
+                f"{pair}: the {arm} was cut at its time limit after {limit_s:.1f} s, and the {other} ran for {ran_s:.1f} s"
+                f" on the same task ({where}): the arms had different time limits"
+            )
 
 
 def _setting_faults(run: RunFacts, valid: Sequence[Observation]) -> Iterable[str]:

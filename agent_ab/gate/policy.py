@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from agent_ab.config import Strict, nearest
 from agent_ab.errors import UserError
+from agent_ab.files import text_of
 from agent_ab.model import Json
-from agent_ab.reading import explain, toml
+from agent_ab.reading import TOML_BYTES, explain, toml
 from agent_ab.schedule import digest
 
 ADDED: Mapping[str, Json] = {"solved_margin": 0.10}
@@ -67,7 +68,7 @@ def load_policy(path: Path | None) -> Policy:
     if path is None:
         return shipped_policy()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path, TOML_BYTES)
     except OSError as error:
         raise UserError(f"--policy {path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

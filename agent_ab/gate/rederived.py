@@ -1,6 +1,5 @@
 """A run directory alone -> observations: outcomes are worked out again from the evidence, whatever was claimed."""
 
-import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,11 +37,11 @@ def records(runs_dir: Path) -> list[RunRecord]:
 def record(run: RunPaths) -> RunRecord:
     """Return a run as its plan says it, without a database. Raises UserError."""
     try:
-        plan = json.loads(run.plan.read_bytes())
+        plan = evidence.parsed(run.plan)
         profile = str(plan["profile"].get("name", ""))
         kind = RunKind(plan.get("kind", RunKind.PAIR))
         planned = len(plan.get("grid", {}).get("seeds", ())) or 1
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ApparatusError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{run.plan}: is no plan of a run: {error}") from None
     played = [evidence.recorded_pair(run, pair_id).block + 1 for pair_id in evidence.pair_ids(run)]
     return RunRecord(

@@ -13,9 +13,11 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent_ab.divergence.request_diff import first_difference
+from agent_ab.files import contents
 from agent_ab.model import ExchangeLog, Json
 from agent_ab.requests import plain
 
+LONGEST_FILE = 256_000_000
 _LENGTHS = ("max_tokens", "max_completion_tokens", "n_predict", "seed")
 """What makes no other shape: the judge needs neither a budget nor a seed."""
 
@@ -86,7 +88,7 @@ def record(log: ExchangeLog, server: Renderer) -> Json:
 def read(path: Path, exchange: int) -> Recalled | str:
     """Return one request of an attempt's `prompts.json`, or why there is none."""
     try:
-        found = _File.model_validate_json(path.read_bytes())
+        found = _File.model_validate_json(contents(path, LONGEST_FILE))
     except FileNotFoundError:
         return "the pair was played before prompts were kept, or its server cannot tell them"
     except (OSError, ValidationError) as error:

@@ -33,10 +33,10 @@ from pydantic import Field, ValidationError
 
 from agent_ab.config import Strict
 from agent_ab.errors import UserError
-from agent_ab.files import appearing
+from agent_ab.files import appearing, text_of
 from agent_ab.models.merges import ALPHABET, Pair, learn_merges
 from agent_ab.models.vocabulary import END, END_OF_TEXT, Vocabulary, control, cut_all, lines_of
-from agent_ab.reading import explain, toml
+from agent_ab.reading import TOML_BYTES, explain, toml
 
 Array = npt.NDArray[np.float32]
 
@@ -89,7 +89,7 @@ class Script(Strict):
 def load(path: Path) -> Script:
     """Read a script. Raises UserError."""
     try:
-        return Script.model_validate(toml(path.read_text(encoding="utf-8"), str(path)))
+        return Script.model_validate(toml(text_of(path, TOML_BYTES), str(path)))
     except OSError as error:
         raise UserError(f"cannot read the script {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -1,6 +1,5 @@
 """Flips to be looked at one by one, what is there to see of each, and a check that is suspected of chance, run again."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +148,6 @@ def _results(paths: RunPaths, pair: Pair, arm: Arm) -> tuple[CheckResult, ...]:
     """Return the verdicts with their evidence; nothing when that is gone, changed or cannot be read."""
     try:
         file = evidence.recorded_file(pair.attempt(arm), paths.attempt(pair.id, arm).checks)
-        return _RESULTS.validate_python(json.loads(file.read_bytes()))
+        return _RESULTS.validate_python(evidence.parsed(file))
     except (UserError, ApparatusError, OSError, ValueError, ValidationError):
         return ()

@@ -9,12 +9,21 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agent_ab.model import Drafting
 
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>[-+\w.]+)(?: -?\d+)?$")
+MOST = 2**53
+"""Of what a server counts; a float is exact no further."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_POSITION = re.compile(r"[0-9]{1,9}")
 _PREFIX = re.compile(r"^(?:vllm|llamacpp):")
+
+
+def plausible(value: Any) -> bool:
+    """Return whether a number that a server gives can be a count or a duration in milliseconds."""
+    return type(value) in (int, float) and abs(value) <= MOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +65,16 @@ def read(text: str) -> Counters:
             continue
         name = _PREFIX.sub("", found["name"])
         try:
-            value = round(float(found["value"]))
-        except (ValueError, OverflowError):
-            # NaN and the infinities are numbers of that format; no counter is.
+            number = float(found["value"])
+        except ValueError:
             continue
+        # NaN, the infinities and 1e300 are numbers of that format; no counter is.
+        if not plausible(number):
+            continue
+        value = round(number)
         totals[name] += value
         position = dict(_LABEL.findall(found["labels"] or "")).get("position", "")
-        if name == "spec_decode_num_accepted_tokens_per_pos_total" and position.isdigit():
+        if name == "spec_decode_num_accepted_tokens_per_pos_total" and _POSITION.fullmatch(position):
             positions[int(position)] += value
     return Counters(
         drafts=totals.get("spec_decode_num_drafts_total"),

@@ -86,7 +86,7 @@ class Left:
 def sweep(folder: Path, observer: Observer) -> None:
     """End and remove what dead starts left behind, saying so. Raises ApparatusError when a process does not die."""
     for path in sorted(folder.glob("*.jsonl")):
-        with suppress(FileNotFoundError), _dead(path) as left:
+        with suppress(FileNotFoundError), _dead(path, observer) as left:
             if left is None:
                 continue
             ended = _end(left) if left.same_boot else 0
@@ -106,7 +106,7 @@ def sweep(folder: Path, observer: Observer) -> None:
 
 
 @contextmanager
-def _dead(path: Path) -> Iterator[Left | None]:
+def _dead(path: Path, observer: Observer) -> Iterator[Left | None]:
     """Hold a ledger whose owner is dead while the block runs; None when it lives, or when another start is at it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -115,26 +115,34 @@ def _dead(path: Path) -> Iterator[Left | None]:
         except BlockingIOError:
             yield None
         else:
-            yield _read(path) if os.fstat(descriptor).st_nlink else None
+            yield _read(path, observer) if os.fstat(descriptor).st_nlink else None
     finally:
         os.close(descriptor)
 
 
-def _read(path: Path) -> Left | None:
-    head, *lines = path.read_text(encoding="utf-8").splitlines()
-    facts = json.loads(head)
+def _read(path: Path, observer: Observer) -> Left | None:
+    """Return what a ledger says; one that a full disk or a power cut has left unreadable is set aside."""
+    head, *lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
+    try:
+        facts = json.loads(head)
+        owner = int(facts["pid"]), Path(facts["scratch"]), facts["boot"] == _boot(), facts["namespace"] == _namespace()
+    except (ValueError, TypeError, LookupError):
+        aside = path.rename(path.with_suffix(".unreadable"))
+        message = f"the record of an earlier start cannot be read; set aside as {aside}, what it left is not removed"
+        observer(Event(None, None, message, lasting=True))
+        return None
     living: set[tuple[int, str]] = set()
     born: dict[int, str] = {}
     for line in lines:
         # The last line may have been cut.
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):
             what, pid, birth = json.loads(line)
             living.discard((pid, born.pop(pid, "")))
             if what == "born" and birth:
                 born[pid] = birth
                 living.add((pid, birth))
-    here = facts["boot"] == _boot() and facts["namespace"] == _namespace()
-    return Left(facts["pid"], here, Path(facts["scratch"]), frozenset(living))
+    pid, scratch, *here = owner
+    return Left(pid, all(here), scratch, frozenset(living))
 
 
 def _end(left: Left) -> int:

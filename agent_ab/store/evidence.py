@@ -12,14 +12,18 @@ from pydantic import TypeAdapter, ValidationError
 from agent_ab.config import SeedOrder
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.exchanges import read_log
+from agent_ab.files import contents
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, ExchangeLog, FileDigest, Json, Outcome, Pair, Patch
 from agent_ab.nested import flatten, merge
 from agent_ab.pair.pair import judge
 from agent_ab.paths import AttemptPaths, RunPaths
+from agent_ab.reading import MOST_VALUES, crowded
 from agent_ab.schedule import Grid, digest
 
 STEP = "evidence"
 READ_BYTES = 1 << 20
+MOST_BYTES = 256_000_000
+"""Longest file of evidence that is read whole."""
 
 _RESULTS: TypeAdapter[tuple[CheckResult, ...]] = TypeAdapter(tuple[CheckResult, ...])
 _PAIR: TypeAdapter[Pair] = TypeAdapter(Pair)
@@ -55,9 +59,28 @@ def recorded_pair(run: RunPaths, pair_id: str) -> Pair:
     """Return a pair as pair.json claims it, unchecked. Raises ApparatusError."""
     path = run.pair_json(pair_id)
     try:
-        return _PAIR.validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        return _PAIR.validate_json(read(path))
+    except ValidationError as error:
         _broken(f"cannot be read as a finished pair: {_one_line(error)}", path)
+
+
+def read(path: Path) -> bytes:
+    """Return a file of JSON of a run directory, which may come from anywhere. Raises ApparatusError for what is no such file."""
+    try:
+        data = contents(path, MOST_BYTES)
+    except OSError as error:
+        _broken(f"cannot be read: {error.strerror}", path)
+    if crowded(data):
+        _broken(f"holds more than {MOST_VALUES:,} values", path)
+    return data
+
+
+def parsed(path: Path) -> Json:
+    """Return the JSON of a file of a run directory. Raises ApparatusError."""
+    try:
+        return json.loads(read(path))
+    except (ValueError, RecursionError) as error:
+        _broken(f"cannot be read: {_one_line(error)}", path)
 
 
 def disagreements(recorded: Pair, derived: Pair) -> tuple[str, ...]:
@@ -199,7 +222,7 @@ def _attempt(recorded: Attempt, arm: Arm, paths: AttemptPaths) -> Attempt:
 
 def _checks(paths: AttemptPaths) -> tuple[CheckResult, ...]:
     try:
-        checks = _RESULTS.validate_json(paths.checks.read_bytes())
+        checks = _RESULTS.validate_json(read(paths.checks))
     except ValidationError as error:
         _broken(f"cannot be read as check results: {_one_line(error)}", paths.checks)
     if not any(check.scored for check in checks):
@@ -216,15 +239,12 @@ def _salvaged(paths: AttemptPaths) -> ExchangeLog | None:
 
 
 def _settings(paths: AttemptPaths) -> dict[str, Any]:
-    try:
-        return flatten(json.loads(paths.settings.read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
-        _broken(f"cannot be read: {_one_line(error)}", paths.settings)
+    return flatten(parsed(paths.settings))
 
 
 def _patch(paths: AttemptPaths, recorded: Patch) -> Patch:
     try:
-        return replace(recorded, text=paths.patch.read_bytes().decode("utf-8", "surrogateescape"))
+        return replace(recorded, text=contents(paths.patch, MOST_BYTES).decode("utf-8", "surrogateescape"))
     except OSError as error:
         _broken(f"cannot be read: {error.strerror}", paths.patch)
 

@@ -1,23 +1,27 @@
 """The database: one SQLite file of runs and their finished pairs. Bulky evidence stays on disk, named with its sha256."""
 
+import json
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event, func, inspect, text
-from sqlalchemy.exc import DatabaseError, OperationalError
-from sqlalchemy.pool import NullPool
-from sqlmodel import Session, col, create_engine, delete, select
+from pydantic import ValidationError
+from sqlalchemy import Connection, func
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, NoResultFound, OperationalError, StatementError
+from sqlalchemy.orm import defer, load_only
+from sqlmodel import Session, col, delete, select
 
 from agent_ab.errors import ApparatusError, UserError
 from agent_ab.model import NOT_PLAYED, Arm, Json, Outcome, Pair, PairOutcome, RunStatus
 from agent_ab.schedule import digest
+from agent_ab.store import database
 from agent_ab.store.rows import attempt_data, attempt_rows, pair_data, pair_from_json, pair_row, pair_to_json
 from agent_ab.store.tables import AttemptRow, CheckRow, EvidenceRow, ExchangeRow, PairRow, RunRow
+from agent_ab.wording import plain_line
 
 __all__ = ["PairState", "RunRecord", "RunSummary", "Store", "pair_from_json", "pair_to_json"]
 
@@ -87,22 +91,21 @@ class VoidTry:
     reason: str
 
 
-class Store:
-    """One database file, migrated to the present schema when opened."""
+class NotStorable(ApparatusError):
+    """The database is well, and cannot hold what it was given."""
 
-    def __init__(self, path: Path, busy_s: float = BUSY_S) -> None:
+
+class Store:
+    """One database file, of the present schema: an older one is migrated when it is opened."""
+
+    def __init__(self, path: Path, busy_s: float = BUSY_S, *, to_write: bool = True) -> None:
         """Open or create the database at `path`, in which a statement waits up to `busy_s` for another process's write.
 
-        Raises UserError when it is not ours or cannot be written.
+        Without `to_write` nothing is written, migrations aside: the file may lie on a read-only disk. Raises UserError
+        when it is not ours, is of a newer schema, or cannot be used.
         """
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _connect(path, busy_s)
-            _migrate(self._engine)
-        except (DatabaseError, OSError) as error:
-            reason = getattr(error, "orig", None) or error
-            raise UserError(f"{path}: cannot be used as the database: {reason}") from error
+        self._engine = (None if to_write else database.to_read(path, busy_s)) or database.to_write(path, busy_s)
 
     def close(self) -> None:
         """Close every connection."""
@@ -134,6 +137,9 @@ class Store:
             session.flush()
             for pair in pairs:
                 _add_pair(session, pair)
+                # Else all rows of a large import are held until its end.
+                session.flush()
+                session.expunge_all()
 
     def end_run(self, run_id: str, status: str, note: str = "") -> None:
         """Record how a run ended, or (status `running`) that it goes on."""
@@ -167,17 +173,18 @@ class Store:
     def runs(self) -> tuple[RunSummary, ...]:
         """Return every run, newest first."""
         counted = select(PairRow.run_id, PairRow.outcome, func.count()).group_by(PairRow.run_id, PairRow.outcome)
-        with Session(self._engine) as session:
+        # Plans are large, and a damaged one must hide no other run.
+        with self.session() as session:
             counts: dict[str, dict[str, int]] = {}
             for run_id, outcome, count in session.exec(counted):
                 counts.setdefault(run_id, {})[outcome] = count
-            rows = session.exec(select(RunRow)).all()
+            rows = session.exec(select(RunRow).options(defer(RunRow.plan), defer(RunRow.policy))).all()
         rows = sorted(rows, key=lambda row: (row.created_at, row.id), reverse=True)
         return tuple(_summary(row, counts.get(row.id, {})) for row in rows)
 
     def run(self, run_id: str) -> RunRecord:
         """Return one run. Raises UserError."""
-        with Session(self._engine) as session:
+        with self.session() as session:
             row = session.get(RunRow, run_id)
         if row is None:
             raise UserError(f"{self.path}: no run {run_id!r}; `agent-ab runs` lists them")
@@ -188,15 +195,16 @@ class Store:
         found = select(RunRow).where(RunRow.kind == kind, RunRow.profile == profile)
         if plan_sha256 is not None:
             found = found.where(RunRow.plan_sha256 == plan_sha256)
-        with Session(self._engine) as session:
+        with self.session() as session:
             row = session.exec(found.order_by(col(RunRow.created_at).desc(), col(RunRow.id).desc())).first()
         return None if row is None else RunRecord(**row.model_dump())
 
     def pair_states(self, run_id: str) -> tuple[PairState, ...]:
         """Return the finished pairs of a run, VOID tries included, in the order in which they were saved."""
         names = PairState.__dataclass_fields__
-        with Session(self._engine) as session:
-            rows = session.exec(select(PairRow).where(PairRow.run_id == run_id)).all()
+        facts = load_only(*(getattr(PairRow, name) for name in names))
+        with self.session() as session:
+            rows = session.exec(select(PairRow).where(PairRow.run_id == run_id).options(facts)).all()
             states = [
                 PairState(**{name: getattr(row, name) for name in names} | {"outcome": PairOutcome(row.outcome)})
                 for row in rows
@@ -212,7 +220,7 @@ class Store:
         both = both.where(PairRow.outcome != PairOutcome.VOID, col(PairRow.proven))
         both = both.where(col(AttemptRow.arm).in_(arms or tuple(Arm)))
         found: dict[str, list[float]] = {}
-        with Session(self._engine) as session:
+        with self.session() as session:
             for task, seconds in session.exec(both.group_by(PairRow.run_id, PairRow.id, PairRow.task)):
                 found.setdefault(task, []).append(seconds)
         return found
@@ -223,7 +231,7 @@ class Store:
         broken = select(AttemptRow.pair_id, AttemptRow.arm, AttemptRow.invalid_reason).where(
             AttemptRow.run_id == run_id, AttemptRow.outcome == Outcome.INVALID
         )
-        with Session(self._engine) as session:
+        with self.session() as session:
             arms = {pair: (Arm(arm), why) for pair, arm, why in session.exec(broken) if not why.startswith(NOT_PLAYED)}
             rows = session.exec(pairs.where(PairRow.outcome == PairOutcome.VOID)).all()
         voids = []
@@ -235,14 +243,14 @@ class Store:
 
     def pair_names(self) -> tuple[str, ...]:
         """Return the names of all pairs, oldest first."""
-        with Session(self._engine) as session:
+        with self.session() as session:
             rows = session.exec(select(PairRow.saved_at, PairRow.run_id, PairRow.id)).all()
         return tuple(f"{run_id}/{pair_id}" for _, run_id, pair_id in sorted(rows))
 
     def load_pair(self, name: str) -> Pair:
         """Return one pair by `<run>/<pair>`; exchanges come without their bodies. Raises UserError."""
         run_id, _, pair_id = name.partition("/")
-        with Session(self._engine) as session:
+        with self.session() as session:
             row = session.get(PairRow, (run_id, pair_id))
             if row is None:
                 raise UserError(f"{self.path}: no pair {name!r}; `agent-ab pairs` lists them")
@@ -250,8 +258,8 @@ class Store:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Give a session for other modules' own queries; nothing that is changed in it stays."""
-        with Session(self._engine) as session:
+        """Give a session to read with; nothing that is changed in it stays. Raises ApparatusError for what is damaged."""
+        with self._readable(), Session(self._engine) as session:
             yield session
 
     @contextmanager
@@ -263,8 +271,17 @@ class Store:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Give a connection for statements that only read."""
-        with self._engine.connect() as connection:
+        with self._readable(), self._engine.connect() as connection:
             yield connection
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Name the database in what SQLite, or JSON and the types of a row, say of what it holds."""
+        try:
+            yield
+        except (DatabaseError, sqlite3.DatabaseError, ValidationError, json.JSONDecodeError, NoResultFound) as error:
+            fault = plain_line(str(getattr(error, "orig", error)))
+            raise ApparatusError("database", f"{self.path} cannot be read: {fault}") from error
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
@@ -272,12 +289,19 @@ class Store:
             try:
                 yield session
                 session.commit()
+            except (IntegrityError, DataError, OverflowError, UnicodeEncodeError) as error:
+                session.rollback()
+                raise NotStorable("database", f"{self.path} cannot hold it: {getattr(error, 'orig', error)}") from error
             except OperationalError as error:
                 session.rollback()
                 raise ApparatusError("database", f"{self.path} cannot be written: {error.orig}") from error
             except DatabaseError as error:
                 session.rollback()
                 raise UserError(f"{self.path}: cannot be written: {error.orig}") from error
+            except StatementError as error:
+                # What could not be made JSON.
+                session.rollback()
+                raise NotStorable("database", f"{self.path} cannot hold it: {error.orig}") from error
 
 
 def _run_row(
@@ -319,46 +343,6 @@ def _attempt(session: Session, pair: PairRow, arm: Arm) -> Json:
 
     row = session.get_one(AttemptRow, (pair.run_id, pair.id, arm.value))
     return attempt_data(row, rows(CheckRow), rows(ExchangeRow), rows(EvidenceRow))
-
-
-def _connect(path: Path, busy_s: float) -> Engine:
-    # Without a pool no connection outlives its session, whoever forgets to close a store.
-    engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": busy_s}, poolclass=NullPool)
-
-    @event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    return engine
-
-
-def _migrate(engine: Engine) -> None:
-    migrations = files("agent_ab.store") / "migrations"
-    newest = max(step.name.partition("_")[0] for step in (migrations / "versions").iterdir() if step.name[0] == "m")
-    with engine.connect() as connection:
-        if _version(connection) == newest:
-            return
-    # Alembic is slow to import, and a database needs it once.
-    import alembic.command
-    import alembic.config
-
-    config = alembic.config.Config()
-    config.set_main_option("script_location", str(migrations))
-    with engine.begin() as connection:
-        # Whoever opens the same new file at the same time waits here, and finds it done.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-        if _version(connection) != newest:
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
-
-
-def _version(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
-        return None
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
 
 
 def _now() -> str:

@@ -1,6 +1,5 @@
 """One setting that both arms share, at several values: the same pairs are played at each, block by block in turn."""
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from agent_ab.model import Json, Observer, Pair
 from agent_ab.nested import flatten, merge
 from agent_ab.pair.variable import named
 from agent_ab.paths import RunPaths
-from agent_ab.reading import explain
+from agent_ab.reading import explain, toml
 from agent_ab.schedule import Standing
 from agent_ab.store.store import Store
 from agent_ab.suite import plan, suite
@@ -75,7 +74,7 @@ def _setting(name: str) -> str:
 
 
 def _variant(profile: Profile, setting: str, value: str) -> Variant:
-    nested: Any = _parsed(value)
+    nested: Any = _parsed(value, setting)
     for part in reversed(setting.split(".")):
         nested = {part: nested}
     try:
@@ -86,10 +85,10 @@ def _variant(profile: Profile, setting: str, value: str) -> Variant:
     return Variant(value, changed.model_copy(update={"name": f"{profile.name}.{short}={value}"}))
 
 
-def _parsed(value: str) -> Json:
+def _parsed(value: str, setting: str) -> Json:
     try:
-        return tomllib.loads(f"value = {value}")["value"]
-    except (ValueError, RecursionError):
+        return toml(f"value = {value}", setting)["value"]
+    except UserError:
         return value
 
 

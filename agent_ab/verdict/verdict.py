@@ -191,6 +191,15 @@ class Time:
     solved_per_hour_ratio: float | None = None
     solved_per_hour_interval: Interval | None = None
 
+    @property
+    def known_ratio(self) -> float | None:
+        """Return the ratio that may be said of the arms; None when a cut candidate would have to count as a saving."""
+        if self.ratio is None or not self.censored_candidate:
+            return self.ratio
+        if self.ratio_censored is not None:
+            return max(self.ratio, self.ratio_censored)
+        return self.ratio if self.ratio >= 1 else None
+
 
 @dataclass(frozen=True, slots=True)
 class CheckEvidence:

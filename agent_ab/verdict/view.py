@@ -129,7 +129,9 @@ def _time(t: Time) -> list[tuple[str, str]]:
     ]
     if t.ratio is not None:
         tobit = "" if t.ratio_censored is None else f", {t.ratio_censored:.3f} with cut times as censored"
-        lines.append(("", f"candidate / baseline {t.ratio:.3f} (geometric mean), {_ends(t.interval, t.pairs)}{tobit}"))
+        least = "at least " if t.censored_candidate else ""
+        ratio = f"candidate / baseline {least}{t.ratio:.3f} (geometric mean), {_ends(t.interval, t.pairs)}{tobit}"
+        lines.append(("", ratio))
     elif t.unknown:
         lines.append(("", "candidate / baseline not known: every pair was cut at the limit in both arms"))
     if t.mean_baseline_s is not None:

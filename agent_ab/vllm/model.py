@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_ab.errors import UserError
+from agent_ab.files import contents
 from agent_ab.model import Json
 
 _MTP_KEYS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 """Where vLLM looks for the number of MTP layers (vllm/config/speculative.py)."""
 _LAYER = re.compile(r"\blayers\.(\d+)\.")
 _LONGEST_HEADER = 100_000_000
+_LONGEST_FILE = 64_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def _weights(path: Path) -> Weights:
 
 def _json(path: Path) -> dict[str, Json]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(contents(path, _LONGEST_FILE))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:

@@ -110,6 +110,8 @@ def events(scenario: str) -> list[bytes]:
             return [*map(_event, _spoken()), _event(_chunk({}, "stop", timings=DRAFTED)), done]
         case "vllm":
             return [*map(_event, [*_spoken(), _chunk({}, "stop"), VLLM_END]), done]
+        case "counts-wildly":
+            return [*map(_event, [*full[:-1], _usage(TIMINGS | {"predicted_n": 2**63})]), done]
         case "no-done":
             return [*map(_event, full)]
         case "error-midstream":

@@ -132,6 +132,14 @@ def test_every_shape_of_stream_passes_unchanged_and_is_recorded(bench: Bench, sc
     assert line["finish_reason"] and line["timings"]
 
 
+def test_a_count_that_no_server_can_have_makes_the_log_no_evidence(tmp_path: Path, upstream: str) -> None:
+    with serving(tmp_path, upstream) as bench:
+        assert bench.post("counts-wildly").content == b"".join(fake.events("counts-wildly"))
+        bench.witness.stop()
+        with pytest.raises(ApparatusError, match=r"line 2: exchange\.timings\.predicted_n: Input should be less than"):
+            proxy.read_log(bench.exchanges)
+
+
 def test_an_answer_that_is_not_streamed_is_recorded(bench: Bench) -> None:
     assert bench.post("hello", stream=False).json() == fake.whole()
     line = bench.last()

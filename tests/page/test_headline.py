@@ -1,12 +1,13 @@
 """The answer, and the four numbers that a reader takes away."""
 
 from dataclasses import replace
+from typing import Any
 
 from agent_ab.model import Arm, CheckCount, Outcome, PairOutcome
 from agent_ab.report.page import headline
-from agent_ab.report.page.contents import Head
+from agent_ab.report.page.contents import Head, Tile
 from agent_ab.report.summary import summarise
-from agent_ab.verdict.verdict import Interval
+from agent_ab.verdict.verdict import Interval, Time
 from tests.builders import attempt, pair
 from tests.page.runs import played, subject
 
@@ -95,3 +96,21 @@ def test_an_open_end_of_an_interval_is_called_open() -> None:
 def test_settings_are_shown_as_people_write_them() -> None:
     shown = [headline.shown(v) for v in (None, "", True, False, 0.95, 8192, [1.0, 1.0], "q8_0")]
     assert shown == ["not set", "not set", "on", "off", "0.95", "8192", "1, 1", "q8_0"]
+
+
+def waited(**changes: Any) -> Tile:
+    time = Time(9, 0, 9, 0, 0, 0, 0, ratio=0.5, mean_baseline_s=100.0, mean_candidate_s=50.0)
+    verdict = subject([played(n) for n in range(4)]).verdict
+    assert verdict
+    return headline.tiles(summarise([]), replace(verdict, time=replace(time, **changes)))[2]
+
+
+def test_a_time_that_was_cut_is_no_saving_in_the_headline() -> None:
+    assert waited().value == "50 % less"
+    cut = waited(censored_candidate=3)
+    assert (cut.value, cut.tone) == ("not known", "")
+    assert cut.detail.startswith("3 of 9 pairs had the candidate cut at the limit")
+    fitted = waited(censored_candidate=3, ratio_censored=0.9)
+    assert fitted.value == "10 % less" and "3 of 9 pairs had the candidate cut" in fitted.detail
+    assert waited(censored_candidate=3, ratio=1.5).value == "50 % more"
+    assert waited(censored_baseline=3, ratio_censored=0.3).value == "50 % less"

@@ -130,12 +130,15 @@ def _wait(summary: Summary, time: Time | None) -> Tile:
         return Tile("The wait", "not known", "every pair was cut at the limit in both arms", "#price")
     if time is None or time.ratio is None:
         return Tile("The wait", wording.NOTHING, "no wall time in both arms", "#price")
-    means = time.mean_baseline_s, time.mean_candidate_s
-    detail = f"{wording.ratio(time.ratio)} the baseline's wall time (geometric mean)"
-    detail += f"; {interval(time.interval)}" if time.interval else ""
-    tone = "broken" if time.ratio > 1.02 else "good" if time.ratio < 0.98 else ""
+    means, ratio = (time.mean_baseline_s, time.mean_candidate_s), time.known_ratio
+    cut = f"{time.censored_candidate} of {wording.counted(time.pairs, 'pair')} had the candidate cut at the limit"
+    if ratio is None:
+        return Tile("The wait", "not known", f"{cut}: how long it would have taken is not known", "#price")
+    detail = f"{wording.ratio(ratio)} the baseline's wall time (geometric mean)"
+    detail += f"; {interval(time.interval)}" if time.interval and ratio == time.ratio else f"; {cut}"
+    tone = "broken" if ratio > 1.02 else "good" if ratio < 0.98 else ""
     told = (wording.seconds(means[0]), wording.seconds(means[1]))
-    return Tile("The wait", wording.change(time.ratio), detail, "#price", tone, _bars(means, told, None))
+    return Tile("The wait", wording.change(ratio), detail, "#price", tone, _bars(means, told, None))
 
 
 def _proven(summary: Summary) -> Tile:

@@ -79,7 +79,7 @@ def wall_times(points: Sequence[PairPoint]) -> Plot | None:
         for x, value, cut, css in ((x1, b, p.cut[0], "baseline"), (x2, c, p.cut[1], "candidate")):
             size = (5 if cut else 3.5) if not many else 2
             shapes.append(Mark(x, scale.at(value), css, "triangle" if cut else "circle", size, p.number))
-    faster = sum(c < b for _, b, c in timed)
+    faster = sum(c < b and not p.cut[1] for p, b, c in timed)
     sentence = (
         f"In {faster} of {wording.counted(len(timed), 'pair')} the candidate took less time. "
         f"Baseline {_span([b for _, b, _ in timed])}, candidate {_span([c for _, _, c in timed])}."
@@ -194,7 +194,8 @@ def time_ratio(points: Sequence[PairPoint], time: Time | None) -> Plot | None:
 
 
 def _ratio_sentence(time: Time) -> str:
-    words = f"The candidate takes {wording.ratio(time.ratio)} the baseline's time"
+    least = "at least " if time.censored_candidate else ""
+    words = f"The candidate takes {least}{wording.ratio(time.ratio)} the baseline's time"
     found = time.interval
     if found and found.low is not None and found.high is not None:
         return f"{words} ({100 * found.level:g} % interval {found.low:.2f} to {found.high:.2f})."
