@@ -68,7 +68,7 @@ def test_a_finished_pair_whose_evidence_is_not_whole_is_set_aside_and_named(
     path = run.pair(PAIR.id) / damage
     path.write_bytes(path.read_bytes()[:-9])
     (said,) = recovered(store, tmp_path)
-    assert PAIR.name in said and "cannot be taken in: evidence: " in said and "starts again" in said
+    assert PAIR.name in said and "cannot be taken in: evidence: " in said and "counts as not run" in said
     assert store.pair_names() == () and not run.pair(PAIR.id).exists()
     assert (run.quarantine / PAIR.id / "pair.json").exists()
     assert recovered(store, tmp_path) == []

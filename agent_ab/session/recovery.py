@@ -43,7 +43,7 @@ def _tidy(store: Store, run: RunPaths, observer: Observer) -> None:
             )
         elif fault := _take_in(store, run, folder.name):
             place = _set_aside(run, folder)
-            message = f"{name} cannot be taken in: {fault}; it is set aside in {place}, and starts again"
+            message = f"{name} cannot be taken in: {fault}; it is set aside in {place} and counts as not run"
         else:
             message = f"{name} was finished but not in the database: it is now"
         observer(Event(None, None, message, lasting=True))
