@@ -36,7 +36,7 @@ def hostile() -> list[Observation]:
 def test_the_summary_says_the_word_the_reasons_and_the_numbers() -> None:
     text = markdown(judged(pairs(48)))
     assert text.startswith("## agent-ab: ADOPT\n")
-    assert "| evidence | e (harm) 1.00, e (non-inferior) 31.89" in text
+    assert "| evidence | e (harm) 1.00, the mean of checks 1.00 and solved tasks 1.00; e (non-inferior) checks" in text
     assert "margin 0.1" in text
 
 

@@ -45,7 +45,7 @@ def test_two_equal_arms_are_refused_before_hours_are_played(tmp_path: Path) -> N
     same = (ROOT / "profiles" / "scripted-solve.toml").read_text(encoding="utf-8").split("[candidate.")[0]
     (tmp_path / "same.toml").write_text(same, encoding="utf-8")
     assert "`agent-ab aa` plays one setting against itself" in refusal(tmp_path, "run", "--profile", "same.toml")
-    assert "7 are the fewest" in refusal(tmp_path, "controls", "--profile", "scripted-solve", "--seeds", "1")
+    assert "6 are the fewest" in refusal(tmp_path, "controls", "--profile", "scripted-solve", "--seeds", "1")
 
 
 def test_more_repeats_than_anybody_plays_are_refused_before_a_plan_is_made(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_the_published_experiment_is_inconclusive_with_its_published_numbers(sto
     assert c and e and verdict.needed and verdict.time
     assert verdict.decision is Decision.INCONCLUSIVE
     assert (c.passed_baseline, c.passed_candidate, c.checks) == (35, 26, 80)
-    assert (c.mean, c.p_sign_flip, round(e.harm, 2)) == (-0.1125, 1.0, 1.45)
+    assert (c.mean, c.p_sign_flip, round(e.harm, 2)) == (-0.1125, 1.0, 1.52)
     assert (round(c.interval.low or 0, 4), round(c.interval.high or 0, 4)) == (-0.3785, 0.1535)
     assert (round(c.design_effect or 0, 4), round(c.effective_checks or 0, 3)) == (10.0141, 7.989)
     assert verdict.needed.pairs_fixed == 64
@@ -82,10 +82,10 @@ def test_the_command_prints_them_and_exits_with_three(tmp_path: Path) -> None:
     for expected in (
         "INCONCLUSIVE results",
         "mean -0.1125 per pair, 95 % t interval [-0.3785, 0.1535], sign-flip p 1.0",
-        "e (harm) 1.45",
+        "e (harm) 1.52",
         "64 pairs for non-inferiority at margin 0.10, one-sided",
         "such pairs never lead to ADOPT, however many they are: that takes pairs with proof, played here (`agent-ab run",
-        "Pairs still needed: about 110 with proof, played here (`agent-ab run --profile ...`), about 1",
+        "Pairs still needed: about 115 with proof, played here (`agent-ab run --profile ...`), about 1",
         "about 54 pairs; without proof it can only be REJECT.",
     ):
         assert expected in text

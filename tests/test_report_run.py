@@ -21,7 +21,7 @@ def shown(found: Subject) -> str:
 def test_verdict_flips_and_price_come_first() -> None:
     lines = shown(subject([played(n, candidate=1, ratio=0.5) for n in range(8)])).splitlines()
     assert lines[0].startswith("REJECT   demo   20260101-000000   suite")
-    assert "The candidate passes fewer checks" in lines[1]
+    assert "The candidate solves fewer tasks and passes fewer checks" in lines[1]
     text = "\n".join(lines[:20])
     for words in ("8 to 0", "72 broke", "50 % less", "8 pairs valid", "type none -> draft-mtp"):
         assert words in text

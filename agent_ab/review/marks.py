@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from sqlmodel import col, select
 
+from agent_ab.errors import UserError
 from agent_ab.store.store import Store
 from agent_ab.store.tables import MarkRow, PairRow
 
@@ -46,6 +47,9 @@ def add(store: Store, run_id: str, mark: Mark) -> Mark:
     before = next((m for m in of_run(store, run_id) if (m.pair_id, m.check_id) == (mark.pair_id, mark.check_id)), None)
     if before and before.quarantined and not mark.quarantined:
         mark = replace(mark, quarantined=True, reruns=mark.reruns or before.reruns)
+    with store.session() as session:
+        if session.get(PairRow, (run_id, mark.pair_id)) is None:
+            raise UserError(f"{store.path}: holds no pair {run_id}/{mark.pair_id} to mark")
     mark = replace(mark, made_at=mark.made_at or datetime.now(UTC).isoformat())
     row = MarkRow(
         run_id=run_id,
