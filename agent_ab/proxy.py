@@ -54,8 +54,6 @@ class ProxySettings:
     """Response budget in tokens, written where the agent sends none."""
     declared: tuple[str, ...] = ()
     """Keys of a request that the declared variable changes; then `expected_first` is `variable.first_digest`."""
-    secrets: tuple[str, ...] = ()
-    """Texts that must not reach the disk."""
     model: str = ""
     """What the server calls the model, when it does not know our name for it."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -272,7 +270,6 @@ def _environment(settings: ProxySettings, scratch: Path) -> Mapping[str, str]:
         "TZ": "UTC",
         "PYTHONPATH": str(scratch),
         "AGENT_AB_SERVER_KEY": settings.key,
-        "AGENT_AB_SECRETS": json.dumps(settings.secrets),
     }
 
 

@@ -1,6 +1,6 @@
 """The witness's mitmproxy hooks: pass on, record, refuse. Every decision is made in ledger.py.
 
-    PYTHONPATH=<folder that holds proxy/> AGENT_AB_SERVER_KEY=... AGENT_AB_SECRETS='["..."]' \\
+    PYTHONPATH=<folder that holds proxy/> AGENT_AB_SERVER_KEY=... \\
         mitmdump --mode reverse:http://127.0.0.1:PORT --listen-host 127.0.0.1 --listen-port PORT \\
         -s proxy/addon.py --set agent_ab_settings=settings.json
 
@@ -86,8 +86,7 @@ class Witness:
         with evidence():
             if self._settings is None:
                 raise ValueError(f"no settings: --set {OPTION}=FILE is missing")
-            secrets = [*json.loads(os.environ.get("AGENT_AB_SECRETS", "[]")), self._key]
-            self._ledger = Ledger(self._settings, secrets)
+            self._ledger = Ledger(self._settings, [self._key])
             self._socket = await asyncio.start_unix_server(_pump, self._settings.socket)
             # The box's user is not ours; who may come near is decided by the directory.
             Path(self._settings.socket).chmod(0o666)

@@ -24,7 +24,6 @@ def settings(**changes: object) -> proxy.ProxySettings:
         "repeat": 0,
         "expected_first": None,
         "max_tokens": 512,
-        "secrets": ("the-secret",),
     }
     return proxy.ProxySettings(**given | changes)  # type: ignore[arg-type]
 
@@ -108,7 +107,7 @@ def test_what_mitmdump_said_last_is_reported_when_it_ends_at_start_up(
         witness.wait_ready()
 
 
-def test_no_secret_is_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_not_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.json"
     spy = (
         '#!/bin/sh\nfor a in "$@"; do case "$a" in agent_ab_settings=*) cat "${a#*=}" > '
@@ -124,4 +123,3 @@ def test_no_secret_is_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.M
     told = json.loads(copy.read_text(encoding="utf-8"))
     assert told["sampling"]["top_k"] == 20
     assert "the-key" not in copy.read_text(encoding="utf-8")
-    assert "the-secret" not in copy.read_text(encoding="utf-8")

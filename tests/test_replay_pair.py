@@ -44,7 +44,7 @@ def test_every_reply_is_laid_beside_the_one_that_was_recorded() -> None:
 
 
 def test_a_url_that_is_none_and_a_key_that_is_not_there_are_the_users_mistakes() -> None:
-    with pytest.raises(UserError, match="--key-variable NOT_THERE"):
+    with pytest.raises(UserError, match="--key-variable: the environment has no NOT_THERE"):
         by_url("http://127.0.0.1:1", "NOT_THERE", ASKED, ignore)
     with pytest.raises(UserError, match="--url"):
         by_url("http://[", "", ASKED, ignore)

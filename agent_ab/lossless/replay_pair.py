@@ -1,6 +1,5 @@
 """A pair's recorded requests, answered by another server, beside what was answered then."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -76,9 +75,7 @@ def by_arm(parts_of: ArmParts, arm: Arm, asked: Sequence[Recorded], folder: Path
 
 def by_url(url: str, key_variable: str, asked: Sequence[Recorded], observer: Observer) -> Answered:
     """Ask a server that runs already. Raises UserError when it cannot be named so, ApparatusError when it is silent."""
-    key = os.environ.get(key_variable, "") if key_variable else ""
-    if key_variable and not key:
-        raise UserError(f"--key-variable {key_variable}: the environment has no such variable")
+    key = connection.key(key_variable, "--key-variable")
     base = url.rstrip("/").removesuffix("/v1")
     try:
         named = urlsplit(base)

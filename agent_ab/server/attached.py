@@ -5,7 +5,6 @@ UNPROVEN for it.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,9 +55,7 @@ def find(settings: Server) -> Attached:
         raise UserError("server.url: holds a password, which would be stored; server.key_variable names a variable")
     if parts.path.rstrip("/") not in ("", "/v1") or parts.query:
         raise UserError(f"server.url: {settings.url}: the API must be at /v1 of its host; name scheme, host and port")
-    key = os.environ.get(settings.key_variable, "") if settings.key_variable else ""
-    if settings.key_variable and not key:
-        raise UserError(f"server.key_variable: the environment has no {settings.key_variable}; export it")
+    key = connection.key(settings.key_variable, "server.key_variable")
     asked = Attached(f"{parts.scheme}://{parts.netloc}", key, settings.model_name, "")
     with _client(asked, ANSWER_S) as client:
         models = _models(client, asked.url)
