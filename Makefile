@@ -49,9 +49,9 @@ test: lint ## lint, types, contracts, and the tests, on the real parts
 	@$(BIN)/python -m tests.browser.needs
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" $(ARGS)
 
-test-long: .venv/.dev ## the long tests, which `make test` leaves out
+test-long: .venv/.dev ## the long tests, which `make test` leaves out, and the property tests with new random examples
 	@$(BIN)/agent-ab setup
-	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "long or hypothesis" --hypothesis-profile search $(ARGS)
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live and not browser" $(ARGS)

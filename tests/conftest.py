@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from agent_ab import tasks
 from agent_ab.config import ModelFile
@@ -16,6 +18,14 @@ from tests import recorded
 
 ROOT = Path(__file__).parent.parent
 OURS = ("llama-server", "mitmdump", "bwrap")
+
+# `fixed` tries the same examples in every run; `make test-long` searches with new ones and prints how to repeat a fault.
+anywhere = settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fixed", anywhere, derandomize=True)
+settings.register_profile("search", anywhere, print_blob=True)
+settings.load_profile("fixed")
+# Hypothesis tries the constants of our modules that are loaded: that depends on which tests ran before.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

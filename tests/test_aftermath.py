@@ -22,7 +22,7 @@ from agent_ab.model import AgentEnd, AgentRun, Arm, Exchange, ExchangeLog, Json,
 from tests.builders import attempt, exchange
 from tests.conversations import golden
 
-relaxed = settings(deadline=None, max_examples=50)
+relaxed = settings(max_examples=50)
 
 
 def call(name: str, arguments: Json) -> Json:

@@ -11,7 +11,7 @@ p_values = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
 
 @given(p_values)
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 def test_both_corrections_are_those_of_statsmodels(p: list[float]) -> None:
     assert holm(p) == pytest.approx(multipletests(p, method="holm")[1])
     assert benjamini_hochberg(p) == pytest.approx(multipletests(p, method="fdr_bh")[1])

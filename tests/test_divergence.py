@@ -25,7 +25,7 @@ from tests.conversations import (
     words,
 )
 
-relaxed = settings(deadline=None, max_examples=50)
+relaxed = settings(max_examples=50)
 
 UNPARSED = "The model produced output that does not match the expected peg-native format"
 

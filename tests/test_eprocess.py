@@ -11,7 +11,6 @@ differences = st.lists(st.integers(-10, 10).map(lambda tenths: tenths / 10), max
 
 
 @given(differences)
-@settings(deadline=None)
 def test_swapping_the_arms_swaps_harm_and_gain(d: list[float]) -> None:
     swapped = [-x for x in d]
     assert e_value(d, 0.0, Side.HARM) == pytest.approx(e_value(swapped, 0.0, Side.GAIN))
@@ -19,7 +18,6 @@ def test_swapping_the_arms_swaps_harm_and_gain(d: list[float]) -> None:
 
 
 @given(differences, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_pairs_does_not_change_a_bit(d: list[float], random: object) -> None:
     shuffled = list(d)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -28,7 +26,6 @@ def test_the_order_of_the_pairs_does_not_change_a_bit(d: list[float], random: ob
 
 
 @given(differences)
-@settings(deadline=None)
 def test_an_identical_pair_leaves_harm_as_it_is_and_helps_non_inferiority(d: list[float]) -> None:
     assert e_value([*d, 0.0], 0.0, Side.HARM) == pytest.approx(e_value(d, 0.0, Side.HARM), rel=1e-12)
     assert e_value([*d, 0.0], 0.0, Side.GAIN) == pytest.approx(e_value(d, 0.0, Side.GAIN), rel=1e-12)
@@ -36,7 +33,6 @@ def test_an_identical_pair_leaves_harm_as_it_is_and_helps_non_inferiority(d: lis
 
 
 @given(differences, differences)
-@settings(deadline=None)
 def test_repeats_never_add_evidence(d: list[float], again: list[float]) -> None:
     marked = tally([*d, *again], [False] * len(d) + [True] * len(again))
     for side in Side:
@@ -46,7 +42,7 @@ def test_repeats_never_add_evidence(d: list[float], again: list[float]) -> None:
 
 
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=1, max_size=3))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_one_more_pair_is_a_fair_bet_under_the_hypothesis(d: list[float]) -> None:
     now = e_value(d, 0.0, Side.HARM)
     fair = (e_value([*d, -1.0], 0.0, Side.HARM) + e_value([*d, 1.0], 0.0, Side.HARM)) / 2

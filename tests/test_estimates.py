@@ -21,7 +21,7 @@ def observed(drawn: list[tuple[int, int]]) -> list[Observation]:
 
 
 @given(counts)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_swapping_the_arms_negates_the_mean_and_swaps_harm_and_gain(drawn: list[tuple[int, int]]) -> None:
     there = sample(observed(drawn), every_repeat_counts=False)
     back = sample(observed([(right, left) for left, right in drawn]), every_repeat_counts=False)
@@ -35,7 +35,7 @@ def test_swapping_the_arms_negates_the_mean_and_swaps_harm_and_gain(drawn: list[
 
 
 @given(counts, st.integers(0, 10))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_an_identical_pair_leaves_the_evidence_of_harm_as_it_is(drawn: list[tuple[int, int]], passed: int) -> None:
     before = evidence(sample(observed(drawn), every_repeat_counts=False), POLICY)
     after = evidence(sample(observed([*drawn, (passed, passed)]), every_repeat_counts=False), POLICY)

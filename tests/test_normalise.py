@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agent_ab.divergence.normalise import CALL_IDS, RULES, about, explaining, normalise, with_mapped_call_ids
 from agent_ab.model import Json
 
-relaxed = settings(deadline=None, max_examples=50)
+relaxed = settings(max_examples=50)
 
 EQUAL_BUT_FOR = [
     ("durations", "Ran 18 tests in 0.114s\n\nOK", "Ran 18 tests in 0.215s\n\nOK"),

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_ab.stats import paired
@@ -13,7 +13,6 @@ differences = st.lists(st.integers(-10, 10).map(lambda tenths: tenths / 10), min
 
 
 @given(differences)
-@settings(deadline=None)
 def test_swapping_the_arms_negates_the_mean_and_keeps_the_p_values(d: list[float]) -> None:
     swapped = [-x for x in d]
     there, back = paired.mean_difference(d), paired.mean_difference(swapped)
@@ -26,7 +25,6 @@ def test_swapping_the_arms_negates_the_mean_and_keeps_the_p_values(d: list[float
 
 
 @given(differences, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_pairs_does_not_matter(d: list[float], random: object) -> None:
     shuffled = list(d)
     random.shuffle(shuffled)  # type: ignore[attr-defined]

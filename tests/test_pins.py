@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from proxy.pins import MAX_DEPTH, Settings, Unreadable, parse, pin, seed_for
@@ -109,7 +108,6 @@ def test_usage_is_not_asked_for_otherwise(sent: str) -> None:
     assert "stream_options.include_usage" not in pinned("{" + sent + "}")[1]
 
 
-@budget(deadline=None)
 @given(bodies, st.booleans(), st.sampled_from([None, 1]))
 def test_the_servers_body_is_the_agents_with_the_pins_whatever_it_holds(
     body: dict[str, Any], ascii_only: bool, indent: int | None
@@ -133,7 +131,6 @@ def test_a_seed_per_turn_is_derived_from_seed_task_repeat_and_turn() -> None:
     assert len({seed_for(settings(seed_mode="per-turn", repeat=r), t) for r in range(3) for t in range(3)}) == 9
 
 
-@budget(deadline=None)
 @given(st.integers(min_value=0, max_value=2**32 - 2), st.integers(min_value=0, max_value=1000))
 def test_a_seed_per_turn_is_never_the_one_that_means_random(seed: int, turn: int) -> None:
     assert 0 <= seed_for(settings(seed_mode="per-turn", seed=seed), turn) < 2**32 - 1
@@ -173,7 +170,6 @@ def test_a_body_that_cannot_be_recorded_is_unreadable_and_says_why(raw: bytes, r
         parse(raw)
 
 
-@budget(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_unreadable(raw: bytes) -> None:
     try:

@@ -20,7 +20,7 @@ from agent_ab.divergence.request_diff import (
 from agent_ab.model import ExchangeLog, Json
 from tests.conversations import PINNED, SYSTEM, TOOLS, asked, conversation
 
-relaxed = settings(deadline=None, max_examples=50)
+relaxed = settings(max_examples=50)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -99,7 +99,7 @@ def test_long_lines_of_the_corpus_are_tokens_and_short_or_special_ones_are_not()
     assert lines_of(corpus) == ["return self.value"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="<|\0"), min_size=12), max_size=4))
 def test_whatever_the_texts_are_they_are_said_or_refused(texts: list[str]) -> None:
     try:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from proxy.wire import LIMITS, EventStream, Limits, Reply
@@ -48,14 +47,12 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(edges)]
 
 
-@budget(deadline=None)
 @given(st.sampled_from(SCENARIOS), st.lists(st.integers(min_value=0, max_value=5000), max_size=30))
 def test_any_chunking_of_a_stream_gives_the_same_record(scenario: str, places: list[int]) -> None:
     data = b"".join(fake.events(scenario))
     assert facts(read(cut(data, places))) == facts(read([data]))
 
 
-@budget(deadline=None)
 @given(
     st.lists(
         st.sampled_from([b"\r", b"\n", b"\r\n", b":c", b"data:", b"data: ", b"\xf0\x9f\x98\x80", b"x", b"error: "])
@@ -67,7 +64,6 @@ def test_any_chunking_of_any_lines_gives_the_same_events(parts: list[bytes]) -> 
     assert [e for byte in data for e in many.feed(bytes([byte]))] == one.feed(data)
 
 
-@budget(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from([SSE, "application/json", ""]), st.sampled_from([200, 400, 503]))
 def test_no_bytes_from_a_server_break_the_recorder(data: bytes, content_type: str, status: int) -> None:
     record = facts(read([data], content_type, status))
@@ -219,7 +215,6 @@ def test_a_reply_beyond_the_limits_is_cut_and_flagged() -> None:
     assert (whole.content, whole.truncated, whole.error) == ("", True, long.error)
 
 
-@budget(deadline=None)
 @given(st.lists(st.integers(min_value=0, max_value=200), max_size=8))
 def test_an_endless_line_is_skipped_wherever_it_is_cut(places: list[int]) -> None:
     line = b"data: " + b"x" * 90 + b"\n\n" + b'data: {"choices":[{"text":"ok","finish_reason":"stop"}]}\n\n'
