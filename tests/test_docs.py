@@ -13,7 +13,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -109,7 +108,7 @@ TABLES = (*READS, *PLAYED, *ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
-def place(recorded_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def laid(recorded_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a directory with the recorded runs and the files that a reader of the documentation has made."""
     made = tmp_path_factory.mktemp("reader")
     shutil.copy(recorded_runs / "runs.db", made)
@@ -123,10 +122,15 @@ def place(recorded_runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     example = re.search(r"^ {4}task,seed,arm,.*\n(?: {4}.*\n)+", VERDICT.read_text(encoding="utf-8"), re.MULTILINE)
     assert example
     (made / "results.csv").write_text(example[0].replace("    ", ""), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tempfile, "tempdir", str(made))
-        patched.delenv("GITHUB_STEP_SUMMARY", raising=False)
-        yield made
+    return made
+
+
+@pytest.fixture
+def place(laid: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return that directory; commands leave their temporary files in it, too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(laid))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    return laid
 
 
 def recorded(place: Path) -> dict[str, str]:

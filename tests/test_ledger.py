@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agent_ab import connection
 from proxy.ledger import FORMAT, Ledger, Passage, Redactor, Refusal, sha256
 from proxy.pins import dumps
 from proxy.wire import Reply
@@ -20,6 +21,7 @@ from tests.test_pins import settings
 GOLDEN = Path(__file__).parent / "golden" / "exchanges.jsonl"
 CHAT = "/v1/chat/completions"
 SECRET = 'hush "ü"'
+keys = st.from_regex(connection.KEY, fullmatch=True)
 
 
 def chat(content: str = "hello", **more: Any) -> bytes:

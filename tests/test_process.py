@@ -11,6 +11,7 @@ import pytest
 
 from agent_ab import process
 from agent_ab.process import Given
+from tests.patience import cut_off
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 LONG_S = 60.0
@@ -120,7 +121,9 @@ def test_output_of_exactly_the_cap_is_whole() -> None:
 
 
 def test_an_endless_flood_is_stopped_at_the_time_limit() -> None:
-    done = process.run(["yes"], env=ENV, timeout_s=0.5, cap_bytes=10)
+    done = cut_off(
+        lambda limit_s: process.run(["yes"], env=ENV, timeout_s=limit_s, cap_bytes=10), lambda done: done.truncated
+    )
     assert done.timed_out
     assert done.stdout == b"y\n" * 5
     assert done.truncated
@@ -151,7 +154,9 @@ def test_lost_output_is_an_error_and_ends_the_child() -> None:
 
 def test_a_child_past_its_time_is_killed_with_its_group() -> None:
     script = "trap '' TERM; sleep 600 & echo $!; wait"
-    done = process.run(["sh", "-c", script], env=ENV, timeout_s=1.0)
+    done = cut_off(
+        lambda limit_s: process.run(["sh", "-c", script], env=ENV, timeout_s=limit_s), lambda done: bool(done.stdout)
+    )
     assert done.timed_out
     assert done.exit_code == -signal.SIGKILL
     until(lambda: not process.exists(int(done.stdout)))

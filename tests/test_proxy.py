@@ -107,7 +107,7 @@ def test_what_mitmdump_said_last_is_reported_when_it_ends_at_start_up(
         witness.wait_ready()
 
 
-def test_no_secret_is_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_is_not_in_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "copy.json"
     spy = (
         '#!/bin/sh\nfor a in "$@"; do case "$a" in agent_ab_settings=*) cat "${a#*=}" > '

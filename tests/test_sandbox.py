@@ -14,6 +14,7 @@ from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError
 from agent_ab.model import SandboxKind
 from agent_ab.sandbox import Box, Mount
+from tests.patience import cut_off
 
 LOOSE = Sandbox(kind=SandboxKind.NONE)
 LONG_S = 60.0
@@ -193,7 +194,10 @@ def test_a_daemon_of_a_loose_command_is_hunted_down(loose: Box, tmp_path: Path) 
 def test_a_daemon_of_a_loose_command_is_hunted_down_after_a_time_out(loose: Box, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     script = f"setsid sleep 600 & echo $! > {pid_file}; sleep 600"
-    done = loose.run(["sh", "-c", script], cwd=tmp_path, env={}, timeout_s=1.0)
+    done = cut_off(
+        lambda limit_s: loose.run(["sh", "-c", script], cwd=tmp_path, env={}, timeout_s=limit_s),
+        lambda _: pid_file.exists() and bool(pid_file.read_text()),
+    )
     assert done.timed_out
     assert done.exit_code == 137
     assert not process.exists(int(pid_file.read_text()))

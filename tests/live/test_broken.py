@@ -11,11 +11,13 @@ import pytest
 
 from agent_ab import sandbox
 from agent_ab.config import Sandbox
+from agent_ab.divergence.reply_diff import CUT_WORDS
 from agent_ab.model import Arm
 from agent_ab.proxy import find_mitmdump
 from tests import chaos
 from tests.command import ROOT, Done, agent_ab
 from tests.fakes import wrap
+from tests.patience import cut_off
 from tests.small_suite import small_suite
 
 ASKS = """
@@ -52,9 +54,9 @@ def play(folder: Path, changes: dict[str, str] | None = None, *words: str, **env
     return agent_ab(folder, *words, "--json", env=env)
 
 
-def command(folder: Path, script: str, settings: str = "", *words: str) -> Done:
+def command(folder: Path, script: str, settings: str = "", *words: str, model: dict[str, str] | None = None) -> Done:
     """Play one pair whose agent is the Python program `script`; it finds the model's URL in its first argument."""
-    (folder / "agent").mkdir()
+    (folder / "agent").mkdir(parents=True)
     (folder / "agent" / "agent.py").write_text(ASKS + script)
     there = folder / "agent" if "none" in words else Path("/opt/given")
     kind = f'''kind = "command"
@@ -63,7 +65,8 @@ command = ["python3", "{there}/agent.py", "{{base_url}}"]
 '''
     if "none" not in words:
         kind += f'mounts = {{ "/opt/given" = "{folder / "agent"}" }}\n'
-    return play(folder, {'kind = "builtin"\nprotocol = "tools"\n': kind, "time_limit_s = 120": ""}, *words)
+    changes = {'kind = "builtin"\nprotocol = "tools"\n': kind, "time_limit_s = 120": "", **(model or {})}
+    return play(folder, changes, *words)
 
 
 def invalid(done: Done) -> str:
@@ -84,7 +87,8 @@ def arms(done: Done) -> list[Any]:
 
 # --- the apparatus ---
 
-PLAIN = {"n_min = 0\np_min = 0.0\n": "", "gpu_layers = 0": "gpu_layers = 0\nload_stall_s = 1.0"}
+PLAIN = {"n_min = 0\np_min = 0.0\n": ""}
+STALLS = {"gpu_layers = 0": "gpu_layers = 0\nload_stall_s = 3.0"}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,8 @@ PLAIN = {"n_min = 0\np_min = 0.0\n": "", "gpu_layers = 0": "gpu_layers = 0\nload
 )
 def test_a_server_that_does_not_serve_voids_the_pair(tmp_path: Path, scratch: Path, fault: str, said: str) -> None:
     fake = wrap.llama_server(tmp_path / "bin", fault)
-    assert said in invalid(play(tmp_path, PLAIN, AGENT_AB_LLAMA_SERVER=str(fake)))
+    changes = PLAIN | STALLS if fault.startswith("hangs") else PLAIN
+    assert said in invalid(play(tmp_path, changes, AGENT_AB_LLAMA_SERVER=str(fake)))
 
 
 def test_a_proxy_that_dies_while_the_agent_works_voids_the_pair(tmp_path: Path, scratch: Path) -> None:
@@ -170,7 +175,11 @@ while True:
 def test_an_agent_that_will_not_end_is_ended_at_its_limit_with_all_that_it_started(
     tmp_path: Path, scratch: Path, kind: str
 ) -> None:
-    for attempt in arms(command(tmp_path, EVIL, "time_limit_s = 3", "--sandbox", kind)):
+    def played(limit_s: float) -> Done:
+        return command(tmp_path / f"{limit_s:g}", EVIL, f"time_limit_s = {limit_s:g}", "--sandbox", kind)
+
+    # An agent that is cut off before it has asked anything voids the pair.
+    for attempt in arms(cut_off(played, lambda done: done.status == 0, (3.0, 12.0, 48.0))):
         assert (attempt["outcome"], attempt["agent"]["end"]) == ("FAIL", "timeout")
         (log,) = [file for file in attempt["evidence"] if file["path"] == "agent.log"]
         assert log["size"] <= 50_000_000
@@ -179,21 +188,27 @@ def test_an_agent_that_will_not_end_is_ended_at_its_limit_with_all_that_it_start
 def test_what_is_generated_after_the_limit_is_not_counted_and_the_server_is_told_to_stop(
     tmp_path: Path, scratch: Path
 ) -> None:
-    changes = {
+    model = {
         'source = "scripted"\nscript = "solve"': 'source = "smollm2-mtp"',
         "context = 65536": "context = 8192",
         "n_max = 3": "n_max = 1",
-        'protocol = "tools"': 'protocol = "json"',
-        "time_limit_s = 120": "time_limit_s = 5",
     }
-    done = play(tmp_path, changes)
+    endless = 'ask("hello", ignore_eos=True, max_tokens=8000)'
+
+    def played(limit_s: float) -> Done:
+        return command(tmp_path / f"{limit_s:g}", endless, f"time_limit_s = {limit_s:g}", model=model)
+
+    done = cut_off(played, lambda done: done.status == 0, (3.0, 12.0, 48.0))
     for attempt in arms(done):
         assert attempt["agent"]["end"] == "timeout"
         last = attempt["log"]["exchanges"][-1]
-        assert last["error"] == "client closed" and last["timings"] is None and last["usage"] is None
+        assert last["error"] in CUT_WORDS and last["timings"] is None and last["usage"] is None
         finished = sum(e["timings"]["predicted_n"] for e in attempt["log"]["exchanges"] if e["timings"])
         assert done.data["metrics"][attempt["arm"]]["generated_tokens"] == finished
-        log = (tmp_path / done.data["evidence"] / attempt["arm"] / "server.log").read_text(errors="replace")
+        (log,) = (
+            path.read_text(errors="replace")
+            for path in tmp_path.glob(f"*/{done.data['evidence']}/{attempt['arm']}/server.log")
+        )
         assert "cancel" in log
 
 

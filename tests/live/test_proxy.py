@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shlex
 import socket
 import sys
 import time
@@ -114,6 +115,7 @@ def serving(directory: Path, upstream: str, **changes: Any) -> Iterator[Bench]:
 def bench(tmp_path_factory: pytest.TempPathFactory, upstream: str) -> Iterator[Bench]:
     with serving(tmp_path_factory.mktemp("proxy"), upstream) as bench:
         yield bench
+        bench.post("hello")
         bench.witness.stop()
         assert proxy.read_log(bench.exchanges).exchanges
 
@@ -332,8 +334,8 @@ def test_a_differing_first_request_never_reaches_the_server(tmp_path: Path, upst
 
 
 def wrapper(directory: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Put a program in front of mitmdump; `MITMDUMP` in its text is the real one."""
-    real = proxy.find_mitmdump(os.environ)
+    """Put a shell script in front of mitmdump; `MITMDUMP` in its text is the real one."""
+    real = shlex.quote(proxy.find_mitmdump(os.environ))
     monkeypatch.setenv("AGENT_AB_MITMDUMP", str(program(directory / "wrapped", text.replace("MITMDUMP", real))))
 
 
@@ -350,7 +352,6 @@ def test_a_port_that_another_process_took_meanwhile_is_replaced(
     tmp_path: Path, upstream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = (
-        f"#!{sys.executable}",
         "import os, pathlib, socket, sys",
         f"taken = pathlib.Path({str(tmp_path / 'taken')!r})",
         "if not taken.exists():",
@@ -358,9 +359,11 @@ def test_a_port_that_another_process_took_meanwhile_is_replaced(
         "    taken.write_text(port)",
         "    line = socket.create_server(('127.0.0.1', int(port)))",
         "    line.set_inheritable(True)",
-        "os.execv('MITMDUMP', ['MITMDUMP', *sys.argv[1:]])",
+        "os.execv(sys.argv[1], sys.argv[1:])",
     )
-    wrapper(tmp_path, monkeypatch, "\n".join(lines))
+    (tmp_path / "take.py").write_text("\n".join(lines), encoding="utf-8")
+    argv = shlex.join([sys.executable, str(tmp_path / "take.py")])
+    wrapper(tmp_path, monkeypatch, f'#!/bin/sh\nexec {argv} MITMDUMP "$@"\n')
     with serving(tmp_path, upstream) as bench:
         assert bench.post("hello").status_code == 200
         assert (tmp_path / "taken").read_text(encoding="utf-8") not in bench.witness.url

@@ -20,6 +20,7 @@ from agent_ab.errors import ApparatusError
 from agent_ab.model import SandboxKind
 from agent_ab.sandbox import Box, BoxResult, Mount
 from tests.fakes.unix_server import STREAM_CLIENT, serving
+from tests.patience import cut_off
 
 LONG_S = 60.0
 MIB = 1024 * 1024
@@ -352,7 +353,8 @@ def test_a_daemon_is_dead_when_the_command_has_ended(box: Box, workspace: Path, 
 
 
 def test_a_time_out_ends_everything(box: Box, token: str) -> None:
-    done = sh(box, f"trap '' TERM INT HUP; echo started; setsid sleep {token} & sleep {token}", timeout_s=2.0)
+    script = f"trap '' TERM INT HUP; echo started; setsid sleep {token} & sleep {token}"
+    done = cut_off(lambda limit_s: sh(box, script, timeout_s=limit_s), lambda done: bool(done.stdout))
     assert done.timed_out
     assert done.exit_code == 137
     assert done.stdout == b"started\n"
@@ -492,8 +494,10 @@ print("buried")
 
 
 def test_a_time_out_beside_the_bridge_ends_everything(workspace: Path, short: Path, token: str) -> None:
+    script = f"echo started; setsid sleep {token} & sleep {token}"
     with serving(short / "s"):
-        done = sh(boxed(workspace, proxy=short / "s"), f"setsid sleep {token} & sleep {token}", timeout_s=2.0)
+        box = boxed(workspace, proxy=short / "s")
+        done = cut_off(lambda limit_s: sh(box, script, timeout_s=limit_s), lambda done: bool(done.stdout))
     assert done.timed_out
     assert not living(token)
 

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -148,7 +149,7 @@ def test_ctrl_c_keeps_finished_pairs_and_the_half_finished_one_starts_again(tmp_
     with running(tmp_path, given.words()) as popen:
         wait_for_a_second_pair(tmp_path, popen)
         popen.send_signal(signal.SIGINT)
-        assert popen.wait(60) == 130
+        assert popen.wait(180) == 130
     assert len(outcomes(tmp_path)) == 1 and pair_directories(tmp_path) == [f"tiny-{SEEDS[0]}-0"]
     assert rows(tmp_path, "select status, note from run") == [("stopped", "interrupted")]
 
@@ -160,7 +161,7 @@ def test_ctrl_c_twice_stops_at_once_and_the_next_start_tidies_up(tmp_path: Path,
         popen.send_signal(signal.SIGINT)
         # Another one, because two of a kind may become one on their way.
         popen.send_signal(signal.SIGTERM)
-        assert popen.wait(60) == 130
+        assert popen.wait(180) == 130
         assert popen.stderr is not None and "interrupted twice" in popen.stderr.read()
     assert chaos.surviving(scratch) == []
     finished = agent_ab(tmp_path, *given.words())
@@ -173,6 +174,7 @@ def wait_for_a_second_pair(folder: Path, popen: "subprocess.Popen[str]") -> None
     while popen.poll() is None:
         if list((folder / "runs").glob(f"*/*-{SEEDS[1]}-*/*/agent.log")):
             return
+        time.sleep(0.01)
     pytest.fail(f"the suite ended too early: {popen.stderr.read() if popen.stderr else ''}")
 
 
