@@ -51,8 +51,7 @@ test: lint ## lint, types, contracts, and the tests, on the real parts
 
 test-long: .venv/.dev ## the long tests, which `make test` leaves out, and the property tests with random seeds
 	@$(BIN)/agent-ab setup
-	@$(BIN)/python -m pytest -n 2 -m long $(ARGS)
-	@$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile=search $(ARGS)
+	@$(BIN)/python -m pytest -n 2 -m "long or hypothesis" --hypothesis-profile search $(ARGS)
 
 test-fast: .venv/.dev ## the pure tests only, in seconds
 	@$(BIN)/python -m pytest -m "not live and not browser" $(ARGS)

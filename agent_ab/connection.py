@@ -9,7 +9,7 @@ import httpx
 
 from agent_ab.errors import UserError
 
-_KEY = re.compile("[!-~]{8,}")
+KEY = re.compile("[!-~]{8,}")
 """What a key may be: it goes into a header as it is, and its text is replaced wherever evidence holds it."""
 
 
@@ -25,7 +25,7 @@ def key_from(variable: str, option: str) -> str:
     key = os.environ.get(variable, "") if variable else ""
     if variable and not key:
         raise UserError(f"{option}: the environment has no {variable}; export it")
-    if key and not _KEY.fullmatch(key):
+    if key and not KEY.fullmatch(key):
         raise UserError(
             f"{option}: what {variable} holds cannot be a key: a key has at least 8 characters, all of them visible ASCII"
             " (a server that checks no key needs none)"

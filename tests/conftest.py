@@ -6,7 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from agent_ab import tasks
 from agent_ab.config import ModelFile
@@ -16,8 +17,6 @@ from agent_ab.models import models
 from tests import recorded
 
 ROOT = Path(__file__).parent.parent
-settings.register_profile("fixed", derandomize=True, database=None, deadline=None)
-settings.register_profile("search", database=None, deadline=None, print_blob=True)
 OURS = ("llama-server", "mitmdump", "bwrap")
 
 # `fixed` tries the same examples in every run; `make test-long` searches with new ones and prints how to repeat a fault.
