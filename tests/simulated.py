@@ -6,11 +6,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from agent_ab.gate.observations import Observation
 from agent_ab.gate.policy import Policy
 from agent_ab.stats.eprocess import Side, Tally
+from tests.verdicts import pair
 
 Array = npt.NDArray[np.float64]
 TASKS = 4
+NEVER = 10**9
 FEW_CHECKS = 0.1
 """Share of checks that an attempt passes which solves nothing; one that solves passes all."""
 
@@ -85,23 +88,59 @@ class Shares:
     adopt_at_end: float
 
 
-def shares(found: Runs, policy: Policy, bets: int = 200) -> Shares:
-    """Return the shares; looked at after every block, a run ends with its first word."""
+@dataclass(frozen=True)
+class Words:
+    """Where the gate's evidence says which word: axes run, block."""
+
+    harm: npt.NDArray[np.bool_]
+    adopt: npt.NDArray[np.bool_]
+
+
+def words(found: Runs, policy: Policy, bets: int = 200) -> Words:
+    """Return what the evidence says at every block end, the guards of ADOPT aside."""
     shape, goal = (found.d.shape[0], found.d.shape[2]), 1 / policy.alpha
     d, solved, signs = tally(found.d), tally(found.solved), tally(-np.sign(found.log_ratios))
     harm = ((d.e(0.0, Side.HARM, bets) + solved.e(0.0, Side.HARM, bets)) / 2).reshape(shape) >= goal
     fit = d.e(-policy.margin, Side.GAIN, bets).reshape(shape) >= goal
     fit &= solved.e(-policy.solved_margin, Side.GAIN, bets).reshape(shape) >= goal
     fast = signs.e(0.0, Side.GAIN, bets).reshape(shape) >= goal
-    adopt = fit & fast & ~harm
-    never = shape[1]
-    first_harm = np.where(harm.any(axis=1), harm.argmax(axis=1), never)
-    first_adopt = np.where(adopt.any(axis=1), adopt.argmax(axis=1), never)
+    return Words(harm, fit & fast & ~harm)
+
+
+def first(where: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Return after how many blocks each run is first true; NEVER: in none."""
+    return np.where(where.any(axis=1), where.argmax(axis=1) + 1, NEVER)
+
+
+def first_words(found: Runs, policy: Policy) -> npt.NDArray[np.int64]:
+    """Return after how many blocks the gate says REJECT or ADOPT for the first time, its guards kept."""
+    said = words(found, policy)
+    pairs = found.d.shape[1] * np.arange(1, found.d.shape[2] + 1)
+    kept = -found.solved.sum(axis=1).cumsum(axis=1) <= policy.max_solved_loss * pairs
+    kept &= (found.baseline == 1).sum(axis=1).cumsum(axis=1) >= policy.min_baseline_solved * pairs
+    kept &= found.log_ratios.sum(axis=1).cumsum(axis=1) < 0
+    return first(said.harm | (said.adopt & kept))
+
+
+def observations(found: Runs, i: int, blocks: int) -> list[Observation]:
+    """Return the first pairs of one run as the gate takes them."""
+    counts = [np.rint(10 * arm[i]).astype(int) for arm in (found.baseline, found.candidate)]
+    return [
+        pair(TASKS * block + task, int(counts[0][task, block]), int(counts[1][task, block]), ratio)
+        for block in range(blocks)
+        for task, ratio in enumerate(np.exp(found.log_ratios[i, :, block]).tolist())
+    ]
+
+
+def shares(found: Runs, policy: Policy) -> Shares:
+    """Return the shares; looked at after every block, a run ends with its first word."""
+    said = words(found, policy)
+    harm, adopt = first(said.harm), first(said.adopt)
     return Shares(
-        reject=float(((first_harm < never) & (first_harm <= first_adopt)).mean()),
-        adopt=float((first_adopt < first_harm).mean()),
-        reject_at_end=float(harm[:, -1].mean()),
-        adopt_at_end=float(adopt[:, -1].mean()),
+        reject=float(((harm < NEVER) & (harm <= adopt)).mean()),
+        adopt=float((adopt < harm).mean()),
+        reject_at_end=float(said.harm[:, -1].mean()),
+        adopt_at_end=float(said.adopt[:, -1].mean()),
     )
 
 

@@ -7,7 +7,7 @@ from agent_ab.gate.policy import Policy
 from agent_ab.stats.eprocess import Side
 from tests import simulated
 from tests.simulated import Truth, draw, shares
-from tests.verdicts import pair, run
+from tests.verdicts import run
 
 POLICY = Policy()
 RUNS, BLOCKS = 1000, 30
@@ -58,11 +58,7 @@ def test_the_simulated_evidence_is_the_gates_own() -> None:
     harm = [simulated.tally(values).e(0.0, Side.HARM).reshape(3, 5) for values in (found.d, found.solved)]
     e = [(harm[0] + harm[1]) / 2, simulated.tally(found.d).e(-0.1, Side.GAIN)]
     for i in range(3):
-        observations = []
-        for block in range(5):
-            for task in range(4):
-                counts = [round(10 * float(arm[i, task, block])) for arm in (found.baseline, found.candidate)]
-                observations.append(pair(4 * block + task, *counts))
+        observations = simulated.observations(found, i, 5)
         verdict = judge(run(observations), observations, Rules(POLICY, POLICY))
         assert [point.harm for point in verdict.path] == pytest.approx(list(e[0][i]))
         assert verdict.evidence and verdict.evidence.noninferior == pytest.approx(e[1].reshape(3, 5)[i, -1])

@@ -185,6 +185,8 @@ def plan(
         print_json({"schema": 1, "basis": found.as_json(), "alpha": rules.alpha, "sizes": [s.as_json() for s in sizes]})
         return
     out.print(found.sentence, soft_wrap=True)
+    for line in found.without_information:
+        out.print(plain_line(line), soft_wrap=True)
     out.print(_size_table(sizes))
     for line in planning.unsaid(sizes, found.sd):
         out.print(line, soft_wrap=True)

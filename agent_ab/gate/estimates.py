@@ -8,6 +8,7 @@ from itertools import chain, repeat
 
 import numpy as np
 
+from agent_ab.gate import outlook
 from agent_ab.gate.observations import Observation, RunFacts, Side
 from agent_ab.gate.policy import Policy
 from agent_ab.gate.sample import Evidence, Sample, sides
@@ -256,9 +257,12 @@ def tasks(found: Sample) -> tuple[TaskEvidence, ...]:
     groups: dict[str, list[tuple[Observation, int]]] = {}
     for o, n in found.alike:
         groups.setdefault(o.task, []).append((o, n))
+    seconds = _seconds_by_task(found)
     return tuple(
         TaskEvidence(
             task=name,
+            time_share=None if seconds is None else seconds[name] / sum(seconds.values()),
+            constant=sum(n for _, n in group) > 1 and len({s.passed for o, _ in group for s in sides(o)}) == 1,
             pairs=sum(n for _, n in group),
             mean=_mean([(o.difference, n) for o, n in group]),
             baseline=_arm_of_task([(sides(o)[0], n) for o, n in group]),
@@ -266,6 +270,17 @@ def tasks(found: Sample) -> tuple[TaskEvidence, ...]:
         )
         for name, group in sorted(groups.items())
     )
+
+
+def _seconds_by_task(found: Sample) -> dict[str, float] | None:
+    """Return how long both arms' agents took for each task; None when a time is not known."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for o in found.fresh:
+        for side in sides(o):
+            if not side.seconds:
+                return None
+            total[o.task] += side.seconds
+    return total
 
 
 def _mean(values: Sequence[tuple[float, int]]) -> float:
@@ -290,18 +305,20 @@ def needed(found: Sample, ev: Evidence, run: RunFacts, policy: Policy) -> Needed
     sd = paired.mean_difference(d).sd
     counted = len(d)
     signs = [float(sign) for sign in found.of_fresh(ev.signs)]
-    alike = power.as_observed(d)
-    steady = power.more_pairs(ev.differences, -policy.margin, Bet.GAIN, policy.alpha, power.no_difference(d))
+    solved = [float(sign) for sign in found.of_fresh(found.solved)]
     quick = power.more_pairs(ev.directions, 0.0, Bet.GAIN, policy.alpha, power.as_observed(signs))
-    harm = power.more_pairs(ev.differences, 0.0, Bet.HARM, policy.alpha, alike)
-    gain = power.more_pairs(ev.differences, -policy.margin, Bet.GAIN, policy.alpha, alike)
-    adopt = None if gain is None or quick is None else max(gain, quick)
-    first = min((n for n in (harm, adopt) if n is not None), default=None)
+    both = [
+        power.more_pairs(tally, -margin, Bet.GAIN, policy.alpha, power.no_difference(values))
+        for tally, margin, values in ((ev.differences, policy.margin, d), (ev.solved, policy.solved_margin, solved))
+    ]
+    steady = None if None in both else max(n for n in both if n is not None)
     more = None if steady is None else max(steady, quick or 0)
     return Needed(
         pairs_fixed=power.pairs_for_noninferiority(policy.margin, sd, policy.alpha) if sd else None,
         pairs_anytime=None if steady is None else counted + steady,
-        pairs_as_observed=None if first is None else counted + first,
+        as_observed=outlook.forecast(found, ev, policy),
+        pair_s=run.pair_s,
+        contradicted=ev.now.harm**2 >= ev.now.needed,
         more=more,
         hours=None if more is None or run.pair_s is None else more * run.pair_s / 3600,
         smallest_effect=power.smallest_effect(counted, sd, policy.alpha) if sd else None,

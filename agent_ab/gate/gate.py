@@ -85,6 +85,7 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
     if decision is Decision.INCONCLUSIVE:
         said += _still_needed(run, numbers, policy)
     counts = _counts(run, ordered, numbers, len(unfinished))
+    tasks = estimates.tasks(numbers.sample) if numbers else ()
     table = estimates.CheckTable()
     if numbers:
         fixed_size = not run.extended and len(whole) == sum(run.planned.values())
@@ -96,7 +97,7 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
         variable=run.variable,
         decision=decision,
         reasons=tuple(said),
-        warnings=tuple(_warnings(run, ordered, rules, numbers, counts)),
+        warnings=(*_warnings(run, ordered, rules, numbers, counts), *reasons.without_information(tasks)),
         policy=policy.to_json(),
         policy_sha256=policy.sha256(),
         counts=counts,
@@ -109,7 +110,7 @@ def judge(run: RunFacts, observations: Sequence[Observation], rules: Rules) -> V
         quarantined=tuple(sorted(quarantined)),
         unchanged=table.unchanged,
         flips=_flips(ordered) if not broken else (),
-        tasks=estimates.tasks(numbers.sample) if numbers else (),
+        tasks=tasks,
         controls=rules.apparatus.states,
     )
 

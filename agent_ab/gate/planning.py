@@ -5,12 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent_ab.errors import UserError
-from agent_ab.gate import noise
+from agent_ab.gate import estimates, noise
 from agent_ab.gate.observed import observed
 from agent_ab.gate.policy import Policy
+from agent_ab.gate.sample import sample
 from agent_ab.model import Json, RunKind
 from agent_ab.stats import eprocess, power
 from agent_ab.store.store import Store
+from agent_ab.verdict import reasons
 from agent_ab.wording import counted, percent, thousands
 
 MARGINS = (0.05, 0.10, 0.15, 0.20, 0.30)
@@ -29,6 +31,8 @@ class Basis:
     """`given`, or the A/A run with its number of pairs."""
     pairs: int | None = None
     """Pairs of the A/A run; None when the deviation was given."""
+    without_information: tuple[str, ...] = ()
+    """Which tasks of the A/A run always came out alike, in a sentence."""
 
     @property
     def sentence(self) -> str:
@@ -94,6 +98,7 @@ def from_aa(db: Path, run_id: str, policy: Policy) -> Basis:
         found.run.pair_s,
         f"from {counted(len(pairs), 'pair')} of the A/A run {found.run.id}",
         len(pairs),
+        tuple(reasons.without_information(estimates.tasks(sample(pairs, every_repeat_counts=True)))),
     )
 
 

@@ -90,20 +90,26 @@ class Tally:
 
     def e(self, mu0: float, side: Side, bets: int = BETS) -> Floats:
         """Return the e-value at each time of looking."""
-        logs = log_factors(self.values, mu0, side, bets)
-        capped = np.minimum(logs, 0.0)
         found = np.empty(len(self.counts))
         for start in range(0, len(self.counts), ROWS):
             rows = slice(start, start + ROWS)
-            sums = self.counts[rows] @ logs
-            if self.repeats[rows].any():
-                sums = sums + self.repeats[rows] @ capped
-            found[rows] = log_capital(sums, side)
+            found[rows] = log_capital(self._rows(rows).log_capitals(mu0, side, bets), side)
         return np.exp(np.minimum(found, MAX_LOG))
+
+    def log_capitals(self, mu0: float, side: Side, bets: int = BETS) -> Floats:
+        """Return the logarithm of each bet's capital, one row a time of looking."""
+        logs = log_factors(self.values, mu0, side, bets)
+        sums = self.counts @ logs
+        if self.repeats.any():
+            sums = sums + self.repeats @ np.minimum(logs, 0.0)
+        return np.asarray(sums)
 
     def last(self) -> "Tally":
         """Return the tally at the last time of looking alone."""
-        return Tally(self.values, self.counts[-1:], self.repeats[-1:])
+        return self._rows(slice(-1, None))
+
+    def _rows(self, rows: slice) -> "Tally":
+        return Tally(self.values, self.counts[rows], self.repeats[rows])
 
 
 def tally(d: Sequence[float], repeated: Sequence[bool] | None = None, ends: Sequence[int] | None = None) -> Tally:

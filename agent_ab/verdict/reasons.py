@@ -1,8 +1,10 @@
 """The verdict's sentences. Pure. None of them says more than the numbers do."""
 
+from collections.abc import Sequence
+
 from agent_ab.gate.policy import Policy
-from agent_ab.verdict.verdict import Correctness, EValues, Needed, Time
-from agent_ab.wording import counted
+from agent_ab.verdict.verdict import Correctness, EValues, Needed, TaskEvidence, Time
+from agent_ab.wording import counted, percent
 
 FEW_TASKS = 6
 """With fewer tasks no exact test over tasks can reach 0.05: its least p is 2 / 2^tasks."""
@@ -87,41 +89,70 @@ def still_needed(
     """
     if hopeless:
         return ["More pairs of these tasks do not help; take tasks that the baseline solves more often."]
-    said = []
+    said = [f"{AS_SO_FAR}: {as_so_far(needed)}{' Without proof it can only be REJECT.' if unproven else ''}"]
     if found.worse:
-        said.append("More pairs like these do not lead to ADOPT: the candidate passes fewer checks.")
-    elif unproven and needed.more is not None:
-        pairs, hours = needed.afresh(found.pairs)
-        said.append(
-            f"Pairs still needed: about {pairs} with proof, played here (`agent-ab run --profile ...`)"
-            f"{'' if hours is None else f', about {_hours(hours)}'}, if in truth nothing differs and they are like these;"
-            " those without proof are not among them."
-        )
-    elif needed.more:
-        took = "" if needed.hours is None else f", about {_hours(needed.hours)}"
-        said.append(
-            f"Pairs still needed: about {needed.more} ({needed.pairs_anytime} in all{took}), if in truth nothing differs"
-            " and pairs vary as they did so far."
-        )
-    elif needed.more is None:
-        said.append("Pairs still needed: more than can be played, if pairs vary as they did so far.")
-    if needed.pairs_fixed is not None and not found.worse:
-        said.append(
-            f"For comparison: {counted(needed.pairs_fixed, 'pair')} for non-inferiority at margin {policy.margin:.2f}, one-sided"
-            f" alpha {policy.alpha:g}, power 0.8, by a t test whose number of pairs is fixed beforehand"
-            f" (standard deviation {found.sd:.3f})."
-        )
-    if time.pairs and time.faster <= time.slower and not found.worse:
+        return [
+            *said,
+            "More pairs like these do not lead to ADOPT: the candidate passes fewer checks or solves fewer tasks.",
+        ]
+    if not needed.contradicted:
+        said.append(f"{NO_DIFFERENCE}: {no_difference(needed, found.pairs, unproven=unproven)}")
+        if needed.pairs_fixed is not None:
+            said.append(
+                f"For comparison: {counted(needed.pairs_fixed, 'pair')} for non-inferiority at margin {policy.margin:.2f},"
+                f" one-sided alpha {policy.alpha:g}, power 0.8, by a t test whose number of pairs is fixed beforehand"
+                f" (standard deviation {found.sd:.3f})."
+            )
+    if time.pairs and time.faster <= time.slower:
         said.append(
             "But the candidate was not faster more often than slower: more pairs like these do not lead to ADOPT."
         )
-    if needed.pairs_as_observed and needed.pairs_as_observed > found.pairs:
-        said.append(
-            f"If all pairs were like those so far, a decision would come after about"
-            f" {counted(needed.pairs_as_observed, 'pair')}"
-            + ("; without proof it can only be REJECT." if unproven else ".")
-        )
     return said
+
+
+def without_information(tasks: Sequence[TaskEvidence]) -> list[str]:
+    """Return which tasks came out alike in every attempt of both arms, and what leaving them out of the next plan saves."""
+    constant = [task for task in tasks if task.constant]
+    if not constant:
+        return []
+    shares = [task.time_share for task in constant if task.time_share is not None]
+    took = f", and took {percent(sum(shares))} of the time" if len(shares) == len(constant) else ""
+    names = ", ".join(f"{task.task} ({percent(task.baseline.share)} of the checks)" for task in constant)
+    return [
+        f"Tasks without information: {names} came out alike in every attempt of both arms{took}. Leaving them out of the next"
+        " plan would save that; it changes nothing here."
+    ]
+
+
+AS_SO_FAR = "Pairs still needed if it goes on as it did so far"
+NO_DIFFERENCE = "Pairs still needed if in truth nothing differs"
+
+
+def as_so_far(needed: Needed) -> str:
+    """Return what the gate will probably say, and after how many more pairs and hours."""
+    found = needed.as_observed
+    if found is None:
+        return "cannot be said from fewer than two whole blocks."
+    if found.more is None or found.low is None or found.high is None:
+        return "more than 1,000; no decision is in sight."
+    parts = [] if found.low == found.high else [f"{found.low} to {found.high}"]
+    if needed.pair_s is not None:
+        parts.append(f"about {_hours(found.more * needed.pair_s / 3600)}")
+    often = "" if found.share >= 0.8 else f" in {percent(found.share)} of the simulated continuations"
+    range_and_time = f" ({', '.join(parts)})" if parts else ""
+    return f"about {found.more}{range_and_time}, then {found.decision}{often}."
+
+
+def no_difference(needed: Needed, pairs: int, *, unproven: bool) -> str:
+    """Return after how many more pairs and hours the gate could adopt; `pairs` are counted so far."""
+    if needed.more is None:
+        return "more than can be run, if pairs vary as they did so far."
+    if unproven:
+        more, hours = needed.afresh(pairs)
+        took = "" if hours is None else f", about {_hours(hours)}"
+        return f"about {more} with proof, run here (`agent-ab run --profile ...`){took}; those without proof are not among them."
+    took = "" if needed.hours is None else f", about {_hours(needed.hours)}"
+    return f"about {needed.more} ({needed.pairs_anytime} in all{took}), when pairs vary as they did so far."
 
 
 def _shown(e: float, needed: float, what: str, parts: str = "") -> str:

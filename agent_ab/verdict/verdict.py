@@ -254,20 +254,44 @@ class TaskEvidence:
     """Mean difference of the shares of checks passed."""
     baseline: ArmOfTask
     candidate: ArmOfTask
+    time_share: float | None = None
+    """Of the time that all counted pairs took, in both arms; None when a time is not known."""
+    constant: bool = False
+    """Every attempt of both arms passed the same number of checks, in two pairs or more: the task says nothing of the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the gate will say if the pairs to come are like those so far (agent_ab/gate/outlook.py)."""
+
+    decision: Decision
+    """The most common one; INCONCLUSIVE: mostly none within 1,000 more pairs."""
+    share: float
+    """Of the simulated continuations that end so."""
+    more: int | None
+    """More pairs until then, median; None when undecided."""
+    low: int | None
+    """10 % of them take fewer than this."""
+    high: int | None
+    """90 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """How many pairs a decision takes, and how long they play."""
+    """How many pairs a decision takes, and how long they run."""
 
     pairs_fixed: int | None
     """In all, of a fixed-size one-sided non-inferiority t test of power 0.8, when nothing differs in truth; None: unknown sd."""
     pairs_anytime: int | None
     """In all, until this gate's own evidence shows non-inferiority, when nothing differs in truth. None: beyond reach."""
-    pairs_as_observed: int | None
-    """In all, until the gate decides if the pairs to come are like those so far. None: it never does, or beyond reach."""
+    as_observed: Forecast | None
+    """If the run goes on as it did so far; None: cannot be said, with fewer than two whole blocks."""
+    pair_s: float | None
+    """Mean time of a pair so far."""
+    contradicted: bool
+    """The evidence of harm is past half of its way, on the logarithmic scale: `nothing differs` is then no assumption to plan by."""
     more: int | None
-    """Pairs still needed: the gate's own number minus those counted."""
+    """Pairs still needed if in truth nothing differs: `pairs_anytime` minus those counted."""
     hours: float | None
     """How long those take, at the mean time of a pair so far."""
     smallest_effect: float | None

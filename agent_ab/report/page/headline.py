@@ -6,7 +6,8 @@ from agent_ab import wording
 from agent_ab.model import Arm, Json, Pair, PairOutcome
 from agent_ab.report.page.contents import Bar, Head, Row, RunFacts, Table, Tile
 from agent_ab.report.summary import Summary
-from agent_ab.verdict.verdict import Correctness, Interval, Time, Verdict
+from agent_ab.verdict import reasons
+from agent_ab.verdict.verdict import Correctness, Decision, Interval, Time, Verdict
 from agent_ab.verdict.view import worth
 
 KIND_WORDS = {
@@ -21,7 +22,7 @@ KIND_WORDS = {
 def head(run: RunFacts, pairs: Sequence[Pair], summary: Summary, verdict: Verdict | None) -> Head:
     """Return what was asked and what the answer is."""
     decision = verdict.decision.value if verdict else "NO VERDICT"
-    reasons = verdict.reasons if verdict else ("no verdict was worked out",)
+    why = verdict.reasons if verdict else ("no verdict was worked out",)
     labels = [KIND_WORDS.get(run.kind, run.kind)]
     if summary.unproven:
         labels.append("UNPROVEN")
@@ -36,8 +37,8 @@ def head(run: RunFacts, pairs: Sequence[Pair], summary: Summary, verdict: Verdic
         variable=pairs[0].variable if pairs else "",
         decision=decision,
         tone=decision.lower().replace(" ", "-"),
-        lead=reasons[0] if reasons else "",
-        reasons=tuple(reasons[1:]),
+        lead=why[0] if why else "",
+        reasons=tuple(line for line in why[1:] if not line.startswith((reasons.AS_SO_FAR, reasons.NO_DIFFERENCE))),
         still=still(verdict),
         warnings=verdict.warnings if verdict else (),
         labels=tuple(labels),
@@ -46,14 +47,21 @@ def head(run: RunFacts, pairs: Sequence[Pair], summary: Summary, verdict: Verdic
 
 
 def still(verdict: Verdict | None) -> str:
-    """Return how many more pairs, and hours, it takes to decide: `about 102 more pairs, 16 h`."""
+    """Return how many more pairs, and hours, it takes to decide: as it went so far, and if nothing differs."""
     found = verdict.needed if verdict else None
-    if verdict is None or found is None or not found.more:
+    # One pair is no plan.
+    if (
+        verdict is None
+        or found is None
+        or verdict.decision is not Decision.INCONCLUSIVE
+        or verdict.kind in ("pair", "aa")
+    ):
         return ""
-    # One pair is no plan, and pairs that show harm are not to be planned on as if nothing differed.
-    if verdict.kind == "pair" or (verdict.correctness and verdict.correctness.worse):
-        return ""
-    return f"about {wording.counted(found.more, 'more pair')}" + (f", {found.hours:.1f} h" if found.hours else "")
+    text = f"{reasons.AS_SO_FAR}: {reasons.as_so_far(found)}"
+    if found.contradicted or (verdict.correctness and verdict.correctness.worse):
+        return text
+    unproven = verdict.counts.unproven > 0
+    return f"{text} {reasons.NO_DIFFERENCE}: {reasons.no_difference(found, verdict.counts.counted, unproven=unproven)}"
 
 
 def changes(pairs: Sequence[Pair]) -> tuple[tuple[str, str, str], ...]:
@@ -283,6 +291,7 @@ def _needed(verdict: Verdict) -> list[Line]:
         return wording.NOTHING if n is None else wording.counted(n, "pair")
 
     lines = [
+        ("if it goes on as it did so far", reasons.as_so_far(found), "by drawing from the blocks so far"),
         ("until this gate could decide", pairs(found.pairs_anytime), "in all, if nothing differs in truth"),
         ("of a test of fixed size", pairs(found.pairs_fixed), "in all, power 0.8, if nothing differs in truth"),
     ]
