@@ -36,7 +36,7 @@ def test_eight_identical_pairs_are_inconclusive_and_more_are_asked_for() -> None
     assert verdict.decision is Decision.INCONCLUSIVE
     assert verdict.needed and (verdict.needed.more, verdict.needed.pairs_anytime) == (28, 36)
     assert verdict.needed.hours == pytest.approx(28 * 600 / 3600)
-    assert "Pairs still needed: about 28 (36 in all, about 4.7 hours)" in said(verdict)
+    assert "Pairs still needed if in truth nothing differs: about 28 (36 in all, about 4.7 hours)" in said(verdict)
 
 
 def test_thirty_six_distinct_pairs_solved_in_both_arms_are_adopted_when_the_candidate_is_faster() -> None:

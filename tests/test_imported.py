@@ -85,8 +85,8 @@ def test_the_command_prints_them_and_exits_with_three(tmp_path: Path) -> None:
         "e (harm) 1.52",
         "64 pairs for non-inferiority at margin 0.10, one-sided",
         "such pairs never lead to ADOPT, however many they are: that takes pairs with proof, played here (`agent-ab run",
-        "Pairs still needed: about 115 with proof, played here (`agent-ab run --profile ...`), about 1",
-        "about 54 pairs; without proof it can only be REJECT.",
+        "Pairs still needed if in truth nothing differs: about 146 with proof, run here (`agent-ab run --profile ...`), about 2",
+        "Pairs still needed if it goes on as it did so far: about 36 (28 to 56, about 5.7 hours), then REJECT.",
     ):
         assert expected in text
     written = [done.stdout, *((tmp_path / name).read_text(encoding="utf-8") for name in ("gate.xml", "gate.md"))]

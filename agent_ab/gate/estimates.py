@@ -318,7 +318,7 @@ def needed(found: Sample, ev: Evidence, run: RunFacts, policy: Policy) -> Needed
         pairs_anytime=None if steady is None else counted + steady,
         as_observed=outlook.forecast(found, ev, policy),
         pair_s=run.pair_s,
-        contradicted=ev.now.harm**2 >= ev.now.needed,
+        contradicted=ev.now.harm >= math.sqrt(ev.now.needed),
         more=more,
         hours=None if more is None or run.pair_s is None else more * run.pair_s / 3600,
         smallest_effect=power.smallest_effect(counted, sd, policy.alpha) if sd else None,

@@ -113,7 +113,8 @@ def still_needed(
 def without_information(tasks: Sequence[TaskEvidence]) -> list[str]:
     """Return which tasks came out alike in every attempt of both arms, and what leaving them out of the next plan saves."""
     constant = [task for task in tasks if task.constant]
-    if not constant:
+    # A plan without any task is none.
+    if not constant or len(constant) == len(tasks):
         return []
     shares = [task.time_share for task in constant if task.time_share is not None]
     took = f", and took {percent(sum(shares))} of the time" if len(shares) == len(constant) else ""
