@@ -22,6 +22,7 @@ BLOCKS = 30
 LONG = 150
 """Blocks until a run counts as undecided in the table of prices."""
 POWER = 0.8
+CLT = 30
 HALF = (0.5,) * 4
 TRUTHS = {
     "the same setting twice": Truth(),
@@ -68,7 +69,8 @@ def main(runs: int) -> None:
 def prices(runs: int, policy: Policy) -> None:
     """Print the pairs until the right verdict, beside the best test whose number of pairs was planned beforehand."""
     print(
-        f"\npairs until the right verdict, {runs} runs of up to {TASKS * LONG} pairs; fixed: t test and McNemar, power {POWER}"
+        f"\npairs until the right verdict, {runs} runs of up to {TASKS * LONG} pairs; fixed: t test and McNemar, power {POWER};"
+        " ratio: median over the better of the two, in whole blocks"
     )
     print(f"{'truth':<38}  {'verdict':<7} {'median':>6} {'90 %':>6} {'t test':>7} {'McNemar':>8} {'ratio':>6}")
     rejected = ("loses the margin, faster", "loses the margin in one task, faster", "loses twice the margin")
@@ -86,7 +88,7 @@ def prices(runs: int, policy: Policy) -> None:
         pairs = TASKS * np.minimum(simulated.first(where), LONG + 1)
         median, high = np.quantile(pairs, (0.5, 0.9))
         t, exact = fixed(found, verdict, policy)
-        best = min(n for n in (t, exact) if n is not None)
+        best = TASKS * -(-min(n for n in (t, exact) if n is not None) // TASKS)
         late = f"> {TASKS * LONG}" if high > TASKS * LONG else f"{high:.0f}"
         print(f"{name:<38}  {verdict:<7} {median:6.0f} {late:>6} {t or '-':>7} {exact or '-':>8} {median / best:6.2f}")
 
@@ -94,20 +96,19 @@ def prices(runs: int, policy: Policy) -> None:
 def fixed(found: Runs, verdict: str, policy: Policy) -> tuple[int | None, int | None]:
     """Return the pairs of a t test on checks, and of an exact test on solved tasks, each of power POWER.
 
-    The true mean and variance are known to both, as they are to nobody who plans a real run. Of equal pairs the exact
-    bound 1 - alpha^(1 / n) of the share of those that differ takes the t test's place.
+    The true mean and variance are known to both, as they are to nobody who plans a real run. No valid test adopts before
+    1 - alpha^(1 / n), the bound of the share of pairs that differ unseen, is within the margin. A t test of fewer than CLT
+    pairs with so few values does not hold alpha and is left out.
     """
     d, solved = found.d.ravel(), found.solved.ravel()
     if verdict == "ADOPT":
-        if not d.any():
-            return power.least(2, lambda n: 1 - policy.alpha ** (1 / n) <= policy.margin), None
-        return power.pairs_for_noninferiority(
-            policy.margin - float(d.mean()), float(d.std()), policy.alpha, POWER
-        ), None
+        unseen = power.least(2, lambda n: 1 - policy.alpha ** (1 / n) <= policy.margin) or 0
+        t = power.pairs_for_noninferiority(policy.margin + float(d.mean()), float(d.std()), policy.alpha, POWER)
+        return max(unseen, t or 0), None
     broken, fixed_share = float((solved < 0).mean()), float((solved > 0).mean())
     effect = -float(d.mean()) / max(float(d.std()), 1e-9)
     t = least(2, lambda n: t_power(effect, n, policy.alpha) >= POWER)
-    return t, least(2, lambda n: sign_power(broken, fixed_share, n, policy.alpha) >= POWER)
+    return t if t and t >= CLT else None, least(2, lambda n: sign_power(broken, fixed_share, n, policy.alpha) >= POWER)
 
 
 def least(low: int, reached: Callable[[int], bool]) -> int | None:
