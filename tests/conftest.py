@@ -9,15 +9,21 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from agent_ab import tasks
+from agent_ab import sandbox, tasks
 from agent_ab.config import ModelFile
 from agent_ab.engine import engine as engines
-from agent_ab.model import Event, Task
+from agent_ab.errors import ApparatusError
+from agent_ab.model import Event, SandboxKind, Task
 from agent_ab.models import models
 from tests import recorded
 
 ROOT = Path(__file__).parent.parent
 OURS = ("llama-server", "mitmdump", "bwrap")
+WITHOUT_A_BOX = {
+    f"test_{name}.py"
+    for name in ("bench_loop", "judge", "judge_binding", "judge_child", "memory", "models", "proxy", "server")
+}
+"""The live tests that need no sandbox."""
 
 # `fixed` tries the same examples in every run; `make test-long` searches with new ones and prints how to repeat a fault.
 anywhere = settings(database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,10 +35,22 @@ providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything under tests/live as live."""
+    """Mark everything under tests/live as live, and skip what needs a box where there is none."""
     for item in items:
         if "live" in item.path.relative_to(ROOT).parts:
             item.add_marker(pytest.mark.live)
+    boxed = [item for item in items if item.get_closest_marker("live") and item.path.name not in WITHOUT_A_BOX]
+    if boxed and (reason := _no_box()):
+        for item in boxed:
+            item.add_marker(pytest.mark.skip(reason=f"NO SANDBOX, so pairs are not tested: {reason}"))
+
+
+def _no_box() -> str:
+    try:
+        sandbox.require(SandboxKind.BWRAP)
+    except ApparatusError as error:
+        return str(error)
+    return ""
 
 
 def ignore(_event: Event) -> None:

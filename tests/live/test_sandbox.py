@@ -17,18 +17,12 @@ import pytest
 from agent_ab import process, sandbox
 from agent_ab.config import Sandbox
 from agent_ab.errors import ApparatusError
-from agent_ab.model import SandboxKind
 from agent_ab.sandbox import Box, BoxResult, Mount
 from tests.fakes.unix_server import STREAM_CLIENT, serving
 from tests.patience import cut_off
 
 LONG_S = 60.0
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module", autouse=True)
-def working() -> None:
-    sandbox.require(SandboxKind.BWRAP)
 
 
 @pytest.fixture
