@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, workspace
+from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, tasks, workspace
 from agent_ab.config import ArmSettings
 from agent_ab.divergence import reply_diff
 from agent_ab.errors import ApparatusError
@@ -30,6 +30,7 @@ from agent_ab.model import (
     Json,
     Observer,
     Outcome,
+    RanFile,
     SandboxKind,
     Step,
     Task,
@@ -40,6 +41,7 @@ from agent_ab.pair.variable import named
 from agent_ab.paths import AttemptPaths
 from agent_ab.server import serving
 from agent_ab.server.life import Life
+from agent_ab.server.ran import require_same
 from agent_ab.server.serving import Address, AnyEngine, ModelServer
 
 Tick = Callable[[float], None]
@@ -113,6 +115,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
     task, settings, paths, scratch = plan.task, plan.settings, plan.paths, plan.scratch
     with _step(plan, Step.WORKSPACE):
         _empty(scratch)
+        tasks.require_same(task)
         start = workspace.checkout(task, scratch / "workspace", scratch / "trusted.git")
         record.note(fixture_commit=start.commit, manifest_sha256=start.manifest_sha256)
     with _serving(plan, expected_first) as (model_server, witness):
@@ -121,6 +124,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         with _step(plan, Step.SERVER) as tick:
             model_server.wait_ready(tick)
             facts = model_server.prove()
+            facts = replace(facts, ran=_ran(plan, model_server))
             record.note(server=facts)
             if not facts.speculation_proven:
                 raise ApparatusError("server", f"the arm was not applied: {facts.proof}", paths.server_log)
@@ -132,6 +136,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         witness.stop()
         record.note(log=_read_log(plan, model_server), drafting=model_server.drafting())
         _record_tokens(plan, record.attempt.log, model_server)
+        require_same(facts.ran, _ran(plan, model_server), paths.server_log)
     with _step(plan, Step.SNAPSHOT):
         frozen = scratch / "snapshot"
         taken = snapshot.freeze(scratch / "workspace", frozen, paths.snapshot)
@@ -140,7 +145,10 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         paths.patch.write_text(patch.text, encoding="utf-8", errors="surrogateescape")
         record.note(patch=patch)
     with _step(plan, Step.CHECKS):
+        # A check that was edited meanwhile would judge the arms by two measures.
+        tasks.require_same(task)
         results = checks.run(task, frozen, settings.sandbox)
+        tasks.require_same(task)
         paths.checks.write_bytes(_RESULTS.dump_json(results, indent=1))
         record.note(checks=results)
     record.note(outcome=Outcome.PASS if record.attempt.passed == record.attempt.total else Outcome.FAIL)
@@ -183,6 +191,10 @@ def _server(plan: AttemptPlan, at: Address) -> AbstractContextManager[ModelServe
     if plan.life:
         return plan.life.lent(*parts, seed=plan.seed, log=plan.paths.server_log)
     return serving.started(*parts, at=at, seed=plan.seed, log=plan.paths.server_log)
+
+
+def _ran(plan: AttemptPlan, model_server: ModelServer) -> tuple[RanFile, ...]:
+    return serving.ran(plan.engine, plan.model, model_server.pid, plan.paths.server_log)
 
 
 def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Proxy, tick: Tick) -> AgentRun:

@@ -272,6 +272,20 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class RanFile:
+    """A file that a server ran or loaded, as it was when the server was proven."""
+
+    what: str
+    path: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    mapped: bool
+    """A process of the server had it mapped then; False: it was read, and is known by its path."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What was proven about a started server; compared between the arms."""
 
@@ -304,6 +318,8 @@ class ServerFacts:
     """Of the separate draft model, or empty."""
     unproven: tuple[str, ...] = ()
     """What nobody proved of a server that somebody else started; with any of it, the pair is UNPROVEN."""
+    ran: tuple[RanFile, ...] = ()
+    """The program, its libraries and the model's files, each with the planned content at the attempt's start and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,3 +478,5 @@ class Task:
     check_timeout_s: float
     starting_passes: str
     """The id of the one check that the starting code passes."""
+    sha256: str = ""
+    """Of its whole directory, as `tasks.private` copied it for a run; empty: the user's own directory."""
