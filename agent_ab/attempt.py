@@ -25,6 +25,7 @@ from agent_ab.model import (
     Attempt,
     CheckResult,
     Event,
+    Exchange,
     ExchangeLog,
     FileDigest,
     Json,
@@ -212,12 +213,12 @@ def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Prox
         base_url="http://127.0.0.1:8080/v1" if boxed else witness.url,
         log=plan.paths.agent_log,
         context=plan.settings.server.context,
-        requests=_counter(model_server),
+        requests=lambda: witness.poll().begun,
     )
 
     def watch(elapsed_s: float) -> None:
         state = witness.poll()
-        model_server.check_working(state.turns)
+        model_server.check_working(state.begun > state.turns)
         if not state.alive:
             raise ApparatusError("proxy", "the proxy ended while the agent ran", plan.paths.proxy_log)
         if state.identity_refused:
@@ -239,22 +240,27 @@ def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Prox
     return ended
 
 
-def _counter(model_server: ModelServer) -> Callable[[], int] | None:
-    """Return what counts the requests that reached the server; None where nobody does."""
-    if model_server.requests() is None:
-        return None
-    return lambda: model_server.requests() or 0
-
-
 def _read_log(plan: AttemptPlan, model_server: ModelServer) -> ExchangeLog:
+    """Return what passed the proxy, with what the server's log says otherwise.
+
+    That log is no evidence against the proxy's: an error in it can quote a request, and so hold any line.
+    """
     log = proxy.read_log(plan.paths.exchanges)
+    names = {(_asked_for(exchange), exchange.model) for exchange in log.exchanges if exchange.model}
+    if len(names) > len({asked for asked, _ in names}):
+        said = ", ".join(sorted({str(name) for _, name in names}))
+        raise ApparatusError(Step.SERVER, f"its replies name more than one model: {said}", plan.paths.exchanges)
     seen = model_server.requests()
     # A request whose connection broke before any answer may or may not have been read by the server.
     answered = sum(exchange.status is not None for exchange in log.exchanges)
     if seen is not None and not answered <= seen <= len(log.exchanges):
-        message = f"the server saw {seen} requests, the proxy recorded {len(log.exchanges)}"
-        raise ApparatusError("evidence", message, plan.paths.server_log)
+        remark = f"the server's log shows {seen} requests, the proxy passed on {len(log.exchanges)}"
+        return replace(log, remarks=(remark,))
     return log
+
+
+def _asked_for(exchange: Exchange) -> str:
+    return str(exchange.request.get("model")) if isinstance(exchange.request, dict) else ""
 
 
 def _record_tokens(plan: AttemptPlan, log: ExchangeLog | None, model_server: ModelServer) -> None:

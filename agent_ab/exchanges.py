@@ -27,7 +27,7 @@ class _Line(BaseModel):
 
 class _Start(_Line):
     kind: Literal["start"]
-    format: Literal[1]
+    format: Literal[1, 2]
     mitmproxy: str
     started_at: str
 
@@ -58,6 +58,8 @@ class _Exchange(_Line):
     finish_reason: str | None
     usage: dict[str, int] | None
     timings: _Timings | None
+    model: str | None = None
+    """Not in logs of format 1."""
     truncated: bool
     status: int | None
     error: str | None
@@ -70,7 +72,7 @@ class _Refused(_Line):
     kind: Literal["refused"]
     method: str
     path: str
-    reason: Literal["path", "identity", "unreadable"]
+    reason: Literal["path", "identity", "unreadable", "concurrent", "concurrent-first", "limit"]
     detail: str
     agent_sha256: Sha256 | Literal[""]
     request: dict[str, Json] | None
@@ -237,6 +239,7 @@ def _exchange(line: _Exchange) -> Exchange:
         last_byte_s=line.last_byte_s,
         concurrent=line.concurrent,
         streamed=line.streamed,
+        model=line.model,
     )
 
 

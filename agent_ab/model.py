@@ -198,8 +198,10 @@ class Exchange:
     first_byte_s: float | None
     last_byte_s: float | None
     concurrent: bool
-    """Another exchange was open when this one began."""
+    """Another exchange was open when this one began; since format 2 of the log such a request is refused."""
     streamed: bool
+    model: str | None = None
+    """What the reply calls the model that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class RefusedRequest:
     method: str
     path: str
     reason: str
-    """`path`, `identity` (differs from the first arm's first request) or `unreadable`."""
+    """`path`, `identity` (differs from the first arm's first request), `unreadable`, `concurrent` (another was open),
+    `concurrent-first` (likewise, before any reply: the agent program itself did it) or `limit` (too much evidence)."""
     agent_sha256: str
     """Empty when the body never came whole."""
     request: Json = None
@@ -224,6 +227,8 @@ class ExchangeLog:
     refused: tuple[RefusedRequest, ...]
     bodies: int | None = None
     """The log is so large that only its first exchanges, so many, come with their bodies; None: all do."""
+    remarks: tuple[str, ...] = ()
+    """What the server's own log says otherwise; only in the attempt that was just played, then among the findings."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,14 @@ class ModelServer(Protocol):
     def check_alive(self, when: str = "while serving", *, patience_s: float = 0.0) -> None:
         """Raise ApparatusError when it has ended, or ends within `patience_s`: one that fails takes a moment to die."""
 
-    def check_working(self, answered: int) -> None:
-        """Raise ApparatusError when it has ended, or hangs; `answered` of the agent's requests have come to their end."""
+    def check_working(self, waiting: bool) -> None:
+        """Raise ApparatusError when it has ended, or hangs; `waiting`: a request was passed on that has not ended."""
 
     def requests(self) -> int | None:
-        """Return how many requests for a generation have reached it since `prove`; None: nobody counts."""
+        """Return how many requests for a generation its log shows since `prove`; None: it has none.
+
+        A request can write into a log: it is a remark, and no evidence.
+        """
 
     def drafting(self) -> Drafting | None:
         """Return what it drafted since `prove`, by its own counters; None: it has none."""
