@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, workspace
+from agent_ab import agents, checks, interrupts, machine, proxy, sandbox, snapshot, tasks, workspace
 from agent_ab.config import ArmSettings
 from agent_ab.divergence import reply_diff
 from agent_ab.errors import ApparatusError
@@ -25,11 +25,13 @@ from agent_ab.model import (
     Attempt,
     CheckResult,
     Event,
+    Exchange,
     ExchangeLog,
     FileDigest,
     Json,
     Observer,
     Outcome,
+    RanFile,
     SandboxKind,
     Step,
     Task,
@@ -40,6 +42,7 @@ from agent_ab.pair.variable import named
 from agent_ab.paths import AttemptPaths
 from agent_ab.server import serving
 from agent_ab.server.life import Life
+from agent_ab.server.ran import require_same
 from agent_ab.server.serving import Address, AnyEngine, ModelServer
 
 Tick = Callable[[float], None]
@@ -113,12 +116,14 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
     task, settings, paths, scratch = plan.task, plan.settings, plan.paths, plan.scratch
     with _step(plan, Step.WORKSPACE):
         _empty(scratch)
+        tasks.require_same(task)
         start = workspace.checkout(task, scratch / "workspace", scratch / "trusted.git")
         record.note(fixture_commit=start.commit, manifest_sha256=start.manifest_sha256)
     with _serving(plan, expected_first) as (model_server, witness), record.watch.serving(model_server.pid):
         with _step(plan, Step.SERVER) as tick:
             model_server.wait_ready(tick)
             facts = model_server.prove()
+            facts = replace(facts, ran=_ran(plan, model_server))
             record.note(server=facts)
             if not facts.speculation_proven:
                 raise ApparatusError("server", f"the arm was not applied: {facts.proof}", paths.server_log)
@@ -130,6 +135,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         witness.stop()
         record.note(log=_read_log(plan, model_server), drafting=model_server.drafting())
         _record_tokens(plan, record.attempt.log, model_server)
+        require_same(facts.ran, _ran(plan, model_server), paths.server_log)
     with _step(plan, Step.SNAPSHOT):
         frozen = scratch / "snapshot"
         taken = snapshot.freeze(scratch / "workspace", frozen, paths.snapshot)
@@ -138,7 +144,10 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
         paths.patch.write_text(patch.text, encoding="utf-8", errors="surrogateescape")
         record.note(patch=patch)
     with _step(plan, Step.CHECKS):
+        # A check that was edited meanwhile would judge the arms by two measures.
+        tasks.require_same(task)
         results = checks.run(task, frozen, settings.sandbox)
+        tasks.require_same(task)
         paths.checks.write_bytes(_RESULTS.dump_json(results, indent=1))
         record.note(checks=results)
     record.note(outcome=Outcome.PASS if record.attempt.passed == record.attempt.total else Outcome.FAIL)
@@ -183,6 +192,10 @@ def _server(plan: AttemptPlan, at: Address) -> AbstractContextManager[ModelServe
     return serving.started(*parts, at=at, seed=plan.seed, log=plan.paths.server_log)
 
 
+def _ran(plan: AttemptPlan, model_server: ModelServer) -> tuple[RanFile, ...]:
+    return serving.ran(plan.engine, plan.model, model_server.pid, plan.paths.server_log)
+
+
 def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Proxy, tick: Tick) -> AgentRun:
     boxed = plan.settings.sandbox.kind is SandboxKind.BWRAP
     box = sandbox.Box(
@@ -198,12 +211,12 @@ def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Prox
         base_url="http://127.0.0.1:8080/v1" if boxed else witness.url,
         log=plan.paths.agent_log,
         context=plan.settings.server.context,
-        requests=_counter(model_server),
+        requests=lambda: witness.poll().begun,
     )
 
     def watch(elapsed_s: float) -> None:
         state = witness.poll()
-        model_server.check_working(state.turns)
+        model_server.check_working(state.begun > state.turns)
         if not state.alive:
             raise ApparatusError("proxy", "the proxy ended while the agent ran", plan.paths.proxy_log)
         if state.identity_refused:
@@ -225,22 +238,27 @@ def _run_agent(plan: AttemptPlan, model_server: ModelServer, witness: proxy.Prox
     return ended
 
 
-def _counter(model_server: ModelServer) -> Callable[[], int] | None:
-    """Return what counts the requests that reached the server; None where nobody does."""
-    if model_server.requests() is None:
-        return None
-    return lambda: model_server.requests() or 0
-
-
 def _read_log(plan: AttemptPlan, model_server: ModelServer) -> ExchangeLog:
+    """Return what passed the proxy, with what the server's log says otherwise.
+
+    That log is no evidence against the proxy's: an error in it can quote a request, and so hold any line.
+    """
     log = proxy.read_log(plan.paths.exchanges)
+    names = {(_asked_for(exchange), exchange.model) for exchange in log.exchanges if exchange.model}
+    if len(names) > len({asked for asked, _ in names}):
+        said = ", ".join(sorted({str(name) for _, name in names}))
+        raise ApparatusError(Step.SERVER, f"its replies name more than one model: {said}", plan.paths.exchanges)
     seen = model_server.requests()
     # A request whose connection broke before any answer may or may not have been read by the server.
     answered = sum(exchange.status is not None for exchange in log.exchanges)
     if seen is not None and not answered <= seen <= len(log.exchanges):
-        message = f"the server saw {seen} requests, the proxy recorded {len(log.exchanges)}"
-        raise ApparatusError("evidence", message, plan.paths.server_log)
+        remark = f"the server's log shows {seen} requests, the proxy passed on {len(log.exchanges)}"
+        return replace(log, remarks=(remark,))
     return log
+
+
+def _asked_for(exchange: Exchange) -> str:
+    return str(exchange.request.get("model")) if isinstance(exchange.request, dict) else ""
 
 
 def _record_tokens(plan: AttemptPlan, log: ExchangeLog | None, model_server: ModelServer) -> None:

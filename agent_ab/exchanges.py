@@ -35,7 +35,7 @@ class _Line(BaseModel):
 
 class _Start(_Line):
     kind: Literal["start"]
-    format: Literal[1]
+    format: Literal[1, 2]
     mitmproxy: str
     started_at: str
 
@@ -66,6 +66,8 @@ class _Exchange(_Line):
     finish_reason: str | None
     usage: dict[str, Whole] | None
     timings: _Timings | None
+    model: str | None = None
+    """Not in logs of format 1."""
     truncated: bool
     status: Count | None
     error: str | None
@@ -78,7 +80,7 @@ class _Refused(_Line):
     kind: Literal["refused"]
     method: str
     path: str
-    reason: Literal["path", "identity", "unreadable"]
+    reason: Literal["path", "identity", "unreadable", "concurrent", "concurrent-first", "limit"]
     detail: str
     agent_sha256: Sha256 | Literal[""]
     request: dict[str, Json] | None
@@ -246,6 +248,7 @@ def _exchange(line: _Exchange) -> Exchange:
         last_byte_s=line.last_byte_s,
         concurrent=line.concurrent,
         streamed=line.streamed,
+        model=line.model,
     )
 
 

@@ -198,8 +198,10 @@ class Exchange:
     first_byte_s: float | None
     last_byte_s: float | None
     concurrent: bool
-    """Another exchange was open when this one began."""
+    """Another exchange was open when this one began; since format 2 of the log such a request is refused."""
     streamed: bool
+    model: str | None = None
+    """What the reply calls the model that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ class RefusedRequest:
     method: str
     path: str
     reason: str
-    """`path`, `identity` (differs from the first arm's first request) or `unreadable`."""
+    """`path`, `identity` (differs from the first arm's first request), `unreadable`, `concurrent` (another was open),
+    `concurrent-first` (likewise, before any reply: the agent program itself did it) or `limit` (too much evidence)."""
     agent_sha256: str
     """Empty when the body never came whole."""
     request: Json = None
@@ -224,6 +227,8 @@ class ExchangeLog:
     refused: tuple[RefusedRequest, ...]
     bodies: int | None = None
     """The log is so large that only its first exchanges, so many, come with their bodies; None: all do."""
+    remarks: tuple[str, ...] = ()
+    """What the server's own log says otherwise; only in the attempt that was just played, then among the findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +277,20 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class RanFile:
+    """A file that a server ran or loaded, as it was when the server was proven."""
+
+    what: str
+    path: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    mapped: bool
+    """A process of the server had it mapped then; False: it was read, and is known by its path."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerFacts:
     """What was proven about a started server; compared between the arms."""
 
@@ -304,6 +323,8 @@ class ServerFacts:
     """Of the separate draft model, or empty."""
     unproven: tuple[str, ...] = ()
     """What nobody proved of a server that somebody else started; with any of it, the pair is UNPROVEN."""
+    ran: tuple[RanFile, ...] = ()
+    """The program, its libraries and the model's files, each with the planned content at the attempt's start and end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,3 +483,5 @@ class Task:
     check_timeout_s: float
     starting_passes: str
     """The id of the one check that the starting code passes."""
+    sha256: str = ""
+    """Of its whole directory, as `tasks.private` copied it for a run; empty: the user's own directory."""

@@ -49,23 +49,25 @@ class ProxySettings:
     task: str
     repeat: int
     expected_first: str | None
-    """sha256 that the first model request must have as it left the agent; None in a pair's first attempt."""
+    """Method, path and sha256 that the first model request must have; None in a pair's first attempt."""
     max_tokens: int
     """Response budget in tokens, written where the agent sends none."""
     declared: tuple[str, ...] = ()
-    """Keys of a request that the declared variable changes; then `expected_first` is `variable.first_digest`."""
+    """Keys of a request that the declared variable changes; then the sha256 is `variable.first_digest`."""
     model: str = ""
     """What the server calls the model, when it does not know our name for it."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the server calls a sampling key, when it is not llama-server's name; empty: it has no such key."""
     fixed: Mapping[str, Json] = field(default_factory=lambda: {"cache_prompt": False})
-    """More keys, written like those of the sampling."""
+    """More keys, written over whatever the agent sends."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyState:
     """What the exchange log shows so far."""
 
+    begun: int
+    """Model calls that were passed on to the server."""
     turns: int
     """Exchanges that ended."""
     tokens: int
@@ -88,7 +90,9 @@ class Proxy:
         self._stack = ExitStack()
         # mitmproxy watches its scripts and would reload, or drop, an addon whose file changes under it.
         shutil.copytree(_SOURCE, scratch / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
-        _settings_file(scratch).write_text(json.dumps(_addon_settings(settings, exchanges, socket)), encoding="utf-8")
+        _settings_file(scratch).write_text(
+            json.dumps(_addon_settings(settings, exchanges, socket, scratch)), encoding="utf-8"
+        )
         self._launch()
 
     def _launch(self) -> None:
@@ -139,7 +143,15 @@ class Proxy:
         """Return the state so far; reads only what was added to the log since the last call."""
         alive = self._child.exit_code() is None
         self._follower.read()
-        return ProxyState(self._follower.turns, self._follower.tokens, self._follower.identity_refused, alive)
+        # Read last: what has ended had begun.
+        begun = _begun_file(self._scratch)
+        return ProxyState(
+            begun.stat().st_size if begun.exists() else 0,
+            self._follower.turns,
+            self._follower.tokens,
+            self._follower.identity_refused,
+            alive,
+        )
 
     def stop(self) -> None:
         """End mitmdump so that it writes the closing line; twice is fine."""
@@ -241,11 +253,15 @@ def command(mitmdump: str, upstream: str, port: int, scratch: Path) -> list[str]
     return argv
 
 
+def _begun_file(scratch: Path) -> Path:
+    return scratch / "begun"
+
+
 def _settings_file(scratch: Path) -> Path:
     return scratch / "settings.json"
 
 
-def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path) -> Mapping[str, Json]:
+def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path, scratch: Path) -> Mapping[str, Json]:
     return {
         "exchanges": str(exchanges.absolute()),
         "socket": str(socket.absolute()),
@@ -259,6 +275,7 @@ def _addon_settings(settings: ProxySettings, exchanges: Path, socket: Path) -> M
         "max_tokens": settings.max_tokens,
         "expected_first": settings.expected_first,
         "declared": list(settings.declared),
+        "begun": str(_begun_file(scratch)),
     }
 
 

@@ -257,7 +257,8 @@ def first_request(attempt: Attempt, variable: str) -> str | None:
     if not attempt.log or not attempt.log.exchanges or ANYTHING in keys:
         return None
     first = attempt.log.exchanges[0]
-    return first_digest(first.request, keys) if keys else first.agent_sha256
+    digest = first_digest(first.request, keys) if keys else first.agent_sha256
+    return f"POST {first.path} {digest}"
 
 
 def described(benches: Iterable[Bench]) -> dict[str, Json]:

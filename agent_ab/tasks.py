@@ -1,13 +1,17 @@
 """Task directories: found, read strictly, and identified by a digest of everything in them."""
 
+import atexit
 import hashlib
+import shutil
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
 from agent_ab.config import Strict, nearest
-from agent_ab.errors import UserError
+from agent_ab.errors import ApparatusError, UserError
 from agent_ab.files import text_of
 from agent_ab.model import Task
 from agent_ab.reading import TOML_BYTES, explain, toml
@@ -75,6 +79,24 @@ def digest(task: Task) -> str:
         bit = "x" if path.stat().st_mode & 0o100 else "-"
         whole.update(f"{hashlib.sha256(path.read_bytes()).hexdigest()} {bit} {name}\n".encode())
     return whole.hexdigest()
+
+
+def private(task: Task) -> Task:
+    """Return a copy of `task` that nobody edits while a run is played; it is gone when the program ends."""
+    place = Path(tempfile.mkdtemp(prefix="agent-ab-task-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    root = place / task.id
+    shutil.copytree(task.root, root, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".git"))
+    copy = replace(task, root=root)
+    return replace(copy, sha256=digest(copy))
+
+
+def require_same(task: Task) -> None:
+    """Raise ApparatusError when a private copy is not as it was made; the user's own directory is his to change."""
+    if task.sha256 and digest(task) != task.sha256:
+        raise ApparatusError(
+            "task", f"the run's copy of task {task.id!r} was changed while the run was played", task.root
+        )
 
 
 def files(root: Path) -> list[Path]:

@@ -35,7 +35,7 @@ class Bench:
 
 def prepare(profile: Profile, task_id: str, tasks_dir: Path, observer: Observer) -> Bench:
     """Find or make everything that a pair needs, and refuse here what cannot work. Raises UserError, ApparatusError."""
-    task = tasks.load(task_id, tasks_dir)
+    task = tasks.private(tasks.load(task_id, tasks_dir))
     workspace.require_git()
     require_short_scratch()
     arms: dict[Arm, ArmParts] = {}

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import ContextDecorator, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +33,12 @@ from proxy.wire import Reply
 OPTION = "agent_ab_settings"
 SILENCE_S = 24 * 3600
 """A reply may be silent for so long; mitmproxy's own 600 s would cut a slow generation that is not streamed."""
+SETTLE_S = 2.0
+"""How long a request waits for the one before it to end: a client that gave up asks again before we notice."""
+CONNECTIONS = 32
+"""Most connections from the box at a time; one more is closed at once."""
+IN_FLIGHT_BYTES = 80_000_000
+"""Most bytes from the box that wait for an answer, over all connections; the largest request that is accepted is 64 MB."""
 LOST_EVIDENCE = 70
 """Exit status when an exchange could not be recorded."""
 
@@ -115,16 +122,27 @@ class Witness:
         if self._log is None:
             flow.kill()
 
-    @evidence()
-    def request(self, flow: http.HTTPFlow) -> None:
+    async def request(self, flow: http.HTTPFlow) -> None:
         """Admit or refuse a complete request, and rewrite an admitted one."""
-        if self._log is None or self._ledger is None:
+        begin = time.monotonic()
+        while self._ledger is not None and self._ledger.busy and time.monotonic() - begin < SETTLE_S:
+            await asyncio.sleep(0.01)
+        with evidence():
+            self._decide(flow)
+
+    def _decide(self, flow: http.HTTPFlow) -> None:
+        if self._log is None or self._ledger is None or self._ledger.full:
             flow.kill()
             return
         request = flow.request
         encoding = request.headers.get("content-encoding", "")
         decision = self._ledger.admit(
-            request.method, _target(request), request.raw_content or b"", encoding, self._now()
+            # Not `request.method`, which is in capitals whatever was sent.
+            request.data.method.decode("ascii", "replace"),
+            _target(request),
+            request.raw_content or b"",
+            encoding,
+            self._now(),
         )
         if isinstance(decision, Refusal):
             self._answered.add(flow.id)
@@ -133,6 +151,9 @@ class Witness:
             flow.response = http.Response.make(decision.status, decision.body, headers)
             return
         self._passages[flow.id] = decision
+        if decision.sent and self._settings and self._settings.begun:
+            with Path(self._settings.begun).open("ab") as begun:
+                begun.write(b".")
         body = decision.sent.body if decision.sent else b""
         request.raw_content = body
         request.headers = self._headers(f"{request.host}:{request.port}", len(body) if decision.sent else None)
@@ -146,6 +167,8 @@ class Witness:
         headers = flow.response.headers
         reply = Reply(flow.response.status_code, headers.get("content-type", ""), headers.get("content-encoding", ""))
         passage.reply = reply
+        length = headers.get("content-length", "")
+        passage.length = int(length) if length.isascii() and length.isdigit() else None
         # One connection per exchange, on both sides: none is idle when the server's keep-alive runs out.
         headers["connection"] = "close"
         headers.pop("keep-alive", None)
@@ -172,7 +195,7 @@ class Witness:
             message = "client closed"
         if flow.id in self._passages:
             self._finish(flow, message)
-        elif flow.id not in self._answered and self._log is not None and self._ledger is not None:
+        elif flow.id not in self._answered and self._log is not None and self._ledger and not self._ledger.full:
             self._write(self._ledger.lost(flow.request.method, _target(flow.request), message, self._now()))
         self._answered.discard(flow.id)
 
@@ -196,8 +219,11 @@ class Witness:
 
     def _write(self, line: Json) -> None:
         assert self._log is not None
-        self._log.write(dumps(line) + "\n")
+        text = dumps(line) + "\n"
+        self._log.write(text)
         self._log.flush()
+        if self._ledger is not None:
+            self._ledger.count(len(text))
 
 
 def _target(request: http.Request) -> str:
@@ -206,26 +232,52 @@ def _target(request: http.Request) -> str:
     return f"{scheme}{request.authority}{request.path}" if request.authority else request.path
 
 
+_waiting: dict[asyncio.StreamWriter, int] = {}
+"""Each connection from the box, and how many bytes it has sent since its last answer."""
+
+
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Join one connection of the unix socket to our own port."""
+    if len(_waiting) >= CONNECTIONS:
+        writer.close()
+        return
+    _waiting[writer] = 0
+    try:
+        await _join(reader, writer)
+    finally:
+        del _waiting[writer]
+
+
+async def _join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def sent(size: int) -> bool:
+        _waiting[writer] += size
+        return sum(_waiting.values()) <= IN_FLIGHT_BYTES
+
+    def answered(_size: int) -> bool:
+        _waiting[writer] = 0
+        return True
+
     try:
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", ctx.options.listen_port)
     except OSError:
         writer.close()
         return
-    sending = asyncio.create_task(_copy(reader, upstream_writer))
+    sending = asyncio.create_task(_copy(reader, upstream_writer, sent))
     try:
-        await _copy(upstream_reader, writer)
+        await _copy(upstream_reader, writer, answered)
     finally:
         sending.cancel()
         upstream_writer.close()
         writer.close()
 
 
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, may: Callable[[int], bool]) -> None:
     # A peer that is gone ends the copy; its end is passed on, and the other side decides.
     with suppress(OSError):
         while data := await source.read(65536):
+            if not may(len(data)):
+                sink.close()
+                return
             sink.write(data)
             await sink.drain()
         sink.write_eof()

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from proxy.pins import Json, Pinned, Settings, Unreadable, dumps, parse, pin
 from proxy.wire import Reply
 
-FORMAT = 1
+FORMAT = 2
 """Version of the exchange log; a change of any line's shape raises it."""
+EVIDENCE_BYTES = 256_000_000
+"""So much is recorded of one attempt, then nothing more is passed on: 100 turns that end at 100,000 tokens are 25 MB."""
 MODEL_PATHS = ("/v1/chat/completions", "/v1/completions")
 """What may be posted to."""
 LIST_PATH = "/v1/models"
@@ -81,6 +83,15 @@ class Passage:
     last_byte_s: float | None = None
     reply: Reply | None = None
     """None until the server answers."""
+    length: int | None = None
+    """Of the reply's body, when the server says it."""
+    received: int = 0
+    """Bytes of the reply's body so far."""
+
+    @property
+    def answered(self) -> bool:
+        """Return whether the reply is whole: its reader can ask again before its connection's end is noticed."""
+        return self.reply is not None and (self.reply.done or self.received == self.length)
 
     def feed(self, chunk: bytes, now_s: float) -> None:
         """Take the next bytes of the response's body."""
@@ -88,6 +99,7 @@ class Passage:
         if self.first_byte_s is None:
             self.first_byte_s = now_s
         self.last_byte_s = now_s
+        self.received += len(chunk)
         self.reply.feed(chunk)
 
 
@@ -102,6 +114,24 @@ class Ledger:
         self._exchanges = self._refused = self._lists = 0
         self._open: list[Passage] = []
         self._parted = False
+        self._replied = False
+        """An exchange has ended: what a model wrote may run in the box from now on."""
+        self._room = EVIDENCE_BYTES
+        self._full = False
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a model call is on its way."""
+        return any(passage.index >= 0 and not passage.answered for passage in self._open)
+
+    @property
+    def full(self) -> bool:
+        """Return whether the end of the evidence was recorded: nothing after it is passed on, or leaves a line."""
+        return self._full
+
+    def count(self, recorded: int) -> None:
+        """Take note that a line of so many bytes was recorded."""
+        self._room -= recorded
 
     @property
     def open(self) -> tuple[Passage, ...]:
@@ -109,15 +139,22 @@ class Ledger:
         return tuple(self._open)
 
     def admit(self, method: str, path: str, body: bytes, encoding: str, now_s: float) -> Passage | Refusal:
-        """Decide on a complete request; `path` is its whole target, `encoding` its Content-Encoding."""
+        """Decide on a complete request; `path` is its whole target, `encoding` its Content-Encoding.
+
+        `method` is as it was sent: another spelling of POST is another method, which the server does not know.
+        """
         listing = (method, path) == ("GET", LIST_PATH)
         if not listing and (method != "POST" or path not in MODEL_PATHS):
             return self._refuse(method, path, body, now_s, "path")
         if self._parted:
             return self._refuse(method, path, body, now_s, "identity")
-        concurrent = any(passage.index >= 0 for passage in self._open)
+        if self._room <= 0:
+            self._full = True
+            return self._refuse(method, path, body, now_s, "limit")
         if listing:
-            passage = Passage(path, sha256(body), None, -1, concurrent, now_s)
+            passage = Passage(path, sha256(body), None, -1, self.busy, now_s)
+        elif self.busy:
+            return self._refuse(method, path, body, now_s, "concurrent" if self._replied else "concurrent-first")
         else:
             try:
                 if encoding not in ("", "identity"):
@@ -127,22 +164,21 @@ class Ledger:
                 return self._refuse(method, path, body, now_s, "unreadable", str(error))
             digest = sha256(body)
             pinned = pin(read, self._settings, self._turns)
-            if self._turns == 0 and self._settings.expected_first not in (None, self._identity(digest, pinned)):
+            if self._turns == 0 and self._settings.expected_first not in (None, self._identity(path, digest, pinned)):
                 self._parted = True
                 return self._refuse(method, path, body, now_s, "identity", request=read.value)
-            passage = Passage(path, digest, pinned, self._turns, concurrent, now_s)
+            passage = Passage(path, digest, pinned, self._turns, False, now_s)
             self._turns += 1
         self._open.append(passage)
         return passage
 
-    def _identity(self, digest: str, pinned: Pinned) -> str:
+    def _identity(self, path: str, digest: str, pinned: Pinned) -> str:
         """Return what must be equal of two first requests (agent_ab/pair/variable.py computes the same)."""
-        if not self._settings.declared:
-            return digest
-        value = self._redact.json(pinned.value)
-        return sha256(
-            dumps({key: inner for key, inner in value.items() if key not in self._settings.declared}).encode()
-        )
+        if self._settings.declared:
+            value = self._redact.json(pinned.value)
+            rest = {key: inner for key, inner in value.items() if key not in self._settings.declared}
+            digest = sha256(dumps(rest).encode())
+        return f"POST {path} {digest}"
 
     def close(self, passage: Passage, broken: str | None) -> dict[str, Json]:
         """Return the line of a passage that ended; `broken` says why its transport did so early, or is None."""
@@ -163,6 +199,7 @@ class Ledger:
             self._lists += 1
         else:
             self._exchanges += 1
+            self._replied = True
         return line
 
     def lost(self, method: str, path: str, reason: str, now_s: float) -> dict[str, Json]:
@@ -196,6 +233,7 @@ class Ledger:
             "finish_reason": None if reply.finish_reason is None else self._redact.text(reply.finish_reason),
             "usage": self._redact.json(reply.usage),
             "timings": reply.timings,
+            "model": None if reply.model is None else self._redact.text(reply.model),
             "truncated": reply.truncated,
         }
 
@@ -227,10 +265,14 @@ class Ledger:
         return Refusal(status, dumps({"error": error}).encode(), line)
 
 
+_ONE = "another request is open; agent_ab passes one at a time"
 _ANSWERS = {
     "path": (403, f"agent_ab passes POST {' and '.join(MODEL_PATHS)} and GET {LIST_PATH} only"),
     "identity": (409, "the first request differs from that of the pair's first attempt; nothing more is passed on"),
     "unreadable": (400, "agent_ab cannot read this request"),
+    "concurrent": (409, _ONE),
+    "concurrent-first": (409, _ONE),
+    "limit": (403, f"this attempt's evidence has reached {EVIDENCE_BYTES} bytes; nothing more is passed on"),
 }
 
 

@@ -44,14 +44,16 @@ class Settings:
     repeat: int
     max_tokens: int
     expected_first: str | None
-    """sha256 that the first model request must have as it left the agent; None: any."""
+    """Method, path and sha256 that the first model request must have as it left the agent; None: any."""
     declared: Sequence[str] = ()
     """Top-level keys that the declared variable changes: with any, `expected_first` is of the request as it goes to the
     server, without them."""
     fixed: Mapping[str, Json] = field(default_factory=lambda: {"cache_prompt": False})
-    """More keys, written where the agent sends none."""
+    """More keys, written over whatever the agent sends: what runs in the box may not switch the prompt cache on."""
     model: str = ""
     """What the server calls the model; written over the agent's own name for it, unless empty."""
+    begun: str = ""
+    """Path of a file that grows by one byte when a model call is passed on; empty: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +144,21 @@ def seed_for(settings: Settings, turn: int) -> int:
 
 
 def pin(body: Body, settings: Settings, turn: int) -> Pinned:
-    """Write seed, sampling, cache, budget and usage keys where the agent sends none (or null); change nothing else.
+    """Write seed, sampling, budget and usage keys where the agent sends none (or null), and `fixed` over any value.
 
-    A missing member is written before the closing brace, a null is replaced in its place, and every other byte stays
+    A missing member is written before the closing brace, another value is replaced in its place, and every other byte stays
     as the agent sent it; with nothing to write the body is the agent's own.
     """
     wanted: dict[str, Json] = {"seed": seed_for(settings, turn), **settings.sampling, **settings.fixed}
     if all(body.value.get(key) is None for key in _TOKENS_KEYS):
         wanted["max_tokens"] = settings.max_tokens
-    written = {key: value for key, value in wanted.items() if body.value.get(key) is None}
+    sent = body.value
+    written = {
+        key: value
+        for key, value in wanted.items()
+        # As text: to Python, 0 is False.
+        if sent.get(key) is None or (key in settings.fixed and dumps(sent[key]) != dumps(value))
+    }
     if settings.model and body.value.get("model") != settings.model:
         written["model"] = settings.model
     pinned = dict(written)

@@ -118,6 +118,7 @@ class Reply:
         self.timings: dict[str, float] | None = None
         self.error: str | None = None
         self.truncated = False
+        self.model: str | None = None
         self._encoding = encoding
         self._limits = limits
         self._events = EventStream(limits.line)
@@ -127,6 +128,11 @@ class Reply:
         self._calls: dict[int, _ToolCall] = {}
         self._room = limits.text
         self._done = False
+
+    @property
+    def done(self) -> bool:
+        """Return whether the stream has said that it is over, whatever else its connection does."""
+        return self._done
 
     @property
     def content(self) -> str:
@@ -204,6 +210,8 @@ class Reply:
             return
         if value.get("error") is not None:
             self._fail(_message(value["error"]))
+        if isinstance(name := value.get("model"), str):
+            self.model = name[:MAX_ERROR]
         self.usage = _usage(value.get("usage")) or self.usage
         self.timings = _timings(value.get("timings")) or _vllm_timings(value.get("metrics"), self.usage) or self.timings
         for choice in _dicts(value.get("choices")):

@@ -52,7 +52,7 @@ def test_a_server_that_says_nothing_of_itself_is_played_with_all_the_same(start:
         running.wait_ready()
         facts = running.prove()
         running.check_alive()
-        running.check_working(0)
+        running.check_working(True)
         assert facts.unproven and facts.speculation_proven and running.pid is None
         assert running.requests() is None and running.drafting() is None and running.tokenize("one") is None
     assert '"models"' in log.read_text()

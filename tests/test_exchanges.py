@@ -37,9 +37,21 @@ def test_the_golden_log_is_read_in_the_order_of_the_requests() -> None:
     log = read_log(GOLDEN)
     assert [exchange.index for exchange in log.exchanges] == [0, 1, 2, 3, 4]
     assert [exchange.status for exchange in log.exchanges] == [200, 200, 200, None, 400]
-    assert [exchange.concurrent for exchange in log.exchanges] == [False, False, False, True, False]
+    assert not any(exchange.concurrent for exchange in log.exchanges)
+    assert [exchange.model for exchange in log.exchanges] == [None, "local", None, None, None]
     assert [exchange.streamed for exchange in log.exchanges] == [True, False, True, True, False]
-    assert [(refused.method, refused.reason) for refused in log.refused] == [("GET", "path"), ("POST", "unreadable")]
+    assert [(refused.method, refused.reason) for refused in log.refused] == [
+        ("GET", "path"),
+        ("POST", "unreadable"),
+        ("POST", "concurrent"),
+    ]
+
+
+def test_a_log_of_the_first_format_is_read_as_it_was() -> None:
+    log = read_log(GOLDEN.with_name("exchanges-1.jsonl"))
+    assert [exchange.concurrent for exchange in log.exchanges] == [False, False, False, True, False]
+    assert [exchange.model for exchange in log.exchanges] == [None] * 5
+    assert [refused.reason for refused in log.refused] == ["path", "unreadable"]
 
 
 def test_an_exchange_is_read_with_all_its_parts() -> None:
@@ -99,9 +111,9 @@ def test_a_line_cut_in_half_is_reported(tmp_path: Path) -> None:
     [
         (lambda lines: lines.pop(), "has no closing line"),
         (lambda lines: lines.pop(0), "does not begin with its opening line"),
-        (lambda lines: lines.pop(2), "claims 5 exchanges, 2 refusals and 1 model lists and holds 4, 2 and 1"),
-        (lambda lines: lines.pop(1), "and holds 5, 2 and 0"),
-        (lambda lines: lines.pop(4), "and holds 5, 1 and 1"),
+        (lambda lines: lines.pop(2), "claims 5 exchanges, 3 refusals and 1 model lists and holds 4, 3 and 1"),
+        (lambda lines: lines.pop(1), "and holds 5, 3 and 0"),
+        (lambda lines: lines.pop(4), "and holds 5, 2 and 1"),
         (lambda lines: lines.insert(1, lines[-1]), "in its middle"),
         (lambda lines: lines[3].update(index=0), "has an exchange twice or lacks one"),
         (lambda lines: lines[3].update(index=7), "has an exchange twice or lacks one"),
@@ -118,7 +130,7 @@ def test_a_line_cut_in_half_is_reported(tmp_path: Path) -> None:
         (lambda lines: lines[2]["timings"].update(prompt_ms=float("nan")), "line 3: exchange.timings.prompt_ms: Input"),
         (lambda lines: lines[2].update(usage={"prompt_tokens": 10**30}), "line 3: exchange.usage.prompt_tokens: Input"),
         (lambda lines: lines[2].update(last_byte_s=1e300), "line 3: exchange.last_byte_s: Input should"),
-        (lambda lines: lines[0].update(format=2), "line 1: start.format: Input should be 1"),
+        (lambda lines: lines[0].update(format=3), "line 1: start.format: Input should be 1 or 2"),
         (lambda lines: lines[4].update(reason="mood"), "line 5: refused.reason:"),
         (lambda lines: lines[4].update(kind="other"), "line 5: the line:"),
     ],

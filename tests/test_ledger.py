@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_ab import connection
-from proxy.ledger import FORMAT, Ledger, Passage, Redactor, Refusal, sha256
+from proxy.ledger import EVIDENCE_BYTES, FORMAT, Ledger, Passage, Redactor, Refusal, sha256
 from proxy.pins import dumps
 from proxy.wire import Reply
 from tests.fakes import model_server as fake
@@ -55,18 +55,30 @@ def answer(ledger: Ledger, passage: Passage, chunks: list[bytes], status: int = 
     return ledger.close(passage, None)
 
 
+def expected(body: bytes) -> str:
+    """Return what the first request must be when the other arm's was `body`."""
+    return f"POST {CHAT} {sha256(body)}"
+
+
+def ended(ledger: Ledger, passage: Passage) -> Passage:
+    """Return the passage when it has ended."""
+    ledger.close(passage, None)
+    return passage
+
+
 def golden() -> str:
     """Return one log with every kind of line, in the shapes that matter."""
     book = ledger()
     lines = [book.start("11.0.2", "2026-01-02T03:04:05.678+00:00")]
     lines.append(answer(book, passage(book, b"", "GET", "/v1/models"), [b'{"object":"list"}']))
     lines.append(answer(book, passage(book, chat(stream=True)), fake.events("tools")))
-    lines.append(answer(book, passage(book, chat(seed=1)), [json.dumps(fake.whole()).encode()]))
+    lines.append(answer(book, passage(book, chat(seed=1)), [json.dumps({**fake.whole(), "model": "local"}).encode()]))
     lines.append(dict(refusal(book, b"", "GET", "/metrics?key=1").line))
     lines.append(dict(refusal(book, b"[]", "POST", CHAT).line))
-    first, second = passage(book, chat("a", stream=True)), passage(book, chat("b", stream=True))
-    lines.append(book.close(second, "server closed connection"))
+    first = passage(book, chat("a", stream=True))
+    lines.append(dict(refusal(book, chat("b", stream=True)).line))
     lines.append(answer(book, first, fake.events("error-midstream")))
+    lines.append(book.close(passage(book, chat("b", stream=True)), "server closed connection"))
     error = b'{"error":{"code":400,"message":"too long"}}'
     lines.append(answer(book, passage(book, b'{"prompt":"x"}', "POST", "/v1/completions"), [error], 400))
     lines.append(book.end())
@@ -102,7 +114,7 @@ def test_any_other_path_is_refused_and_counted(method: str, path: str) -> None:
 
 
 def test_an_unreadable_body_is_refused_and_is_not_the_first_request() -> None:
-    book = ledger(expected_first=sha256(chat()))
+    book = ledger(expected_first=expected(chat()))
     answer = refusal(book, b"{")
     assert (answer.status, answer.line["reason"]) == (400, "unreadable")
     assert "not JSON" in json.loads(answer.body)["error"]["message"]
@@ -114,13 +126,23 @@ def test_a_compressed_body_is_unreadable() -> None:
 
 
 def test_a_first_request_with_the_expected_digest_passes_and_so_do_all_after_it() -> None:
-    book = ledger(expected_first=sha256(chat("first")))
-    assert [passage(book, chat(text)).index for text in ("first", "second", "third")] == [0, 1, 2]
+    book = ledger(expected_first=expected(chat("first")))
+    assert [ended(book, passage(book, chat(text))).index for text in ("first", "second", "third")] == [0, 1, 2]
+
+
+def test_the_same_bytes_to_another_path_are_another_first_request() -> None:
+    book = ledger(expected_first=expected(chat()))
+    assert refusal(book, chat(), path="/v1/completions").line["reason"] == "identity"
+
+
+@pytest.mark.parametrize("method", ["post", "Post", "POST "])
+def test_another_spelling_of_post_is_another_method(method: str) -> None:
+    answer = refusal(ledger(), chat(), method)
+    assert (answer.status, answer.line["reason"], answer.line["method"]) == (403, "path", method)
 
 
 def test_a_differing_first_request_is_refused_with_its_body_and_nothing_passes_after_it() -> None:
-    expected = sha256(chat("first"))
-    book = ledger(expected_first=expected)
+    book = ledger(expected_first=expected(chat("first")))
     answer = refusal(book, chat("other"))
     assert answer.status == 409
     assert json.loads(answer.body)["error"]["type"] == "agent_ab_identity"
@@ -140,7 +162,7 @@ def test_a_differing_first_request_is_refused_with_its_body_and_nothing_passes_a
 
 
 def test_a_look_at_the_model_list_is_not_the_first_model_request() -> None:
-    book = ledger(expected_first=sha256(chat()))
+    book = ledger(expected_first=expected(chat()))
     passage(book, b"", "GET", "/v1/models")
     assert passage(book, chat()).index == 0
 
@@ -148,25 +170,47 @@ def test_a_look_at_the_model_list_is_not_the_first_model_request() -> None:
 def test_turns_are_counted_over_admitted_model_calls_only() -> None:
     book = ledger(seed_mode="per-turn")
     refusal(book, b"", "GET", "/slots")
-    first, second = passage(book, chat()), passage(book, chat())
+    first, second = ended(book, passage(book, chat())), passage(book, chat())
     assert first.sent and second.sent
     assert first.sent.pinned["seed"] != second.sent.pinned["seed"]
     assert first.sent.pinned["seed"] == passage(ledger(seed_mode="per-turn"), chat()).sent.pinned["seed"]  # type: ignore[union-attr]
 
 
 def test_the_seeds_are_the_same_in_both_arms() -> None:
-    arms = [ledger(seed_mode="per-turn"), ledger(seed_mode="per-turn", expected_first=sha256(chat("0")))]
-    seeds = [[passage(arm, chat(str(n))).sent.body for n in range(3)] for arm in arms]  # type: ignore[union-attr]
+    arms = [ledger(seed_mode="per-turn"), ledger(seed_mode="per-turn", expected_first=expected(chat("0")))]
+    seeds = [[ended(arm, passage(arm, chat(str(n)))).sent.body for n in range(3)] for arm in arms]  # type: ignore[union-attr]
     assert seeds[0] == seeds[1]
 
 
-def test_a_request_that_begins_while_another_is_open_is_concurrent() -> None:
+def test_a_request_that_begins_while_another_is_open_is_refused_and_the_next_passes() -> None:
     book = ledger()
-    first, second = passage(book, chat("a")), passage(book, chat("b"))
-    assert (first.concurrent, second.concurrent) == (False, True)
-    assert book.close(second, None)["concurrent"] is True
+    first = passage(book, chat("a"))
+    early = refusal(book, chat("b"))
+    assert (early.status, early.line["reason"], early.line["request"]) == (409, "concurrent-first", None)
     assert book.close(first, None)["concurrent"] is False
-    assert passage(book, chat("c")).concurrent is False
+    second = passage(book, chat("c"))
+    late = refusal(book, chat("d"))
+    assert (late.status, late.line["reason"]) == (409, "concurrent")
+    assert (second.index, book.close(second, None)["concurrent"]) == (1, False)
+
+
+@pytest.mark.parametrize("length", [None, 3])
+def test_a_reply_that_is_whole_does_not_keep_the_next_request_out(length: int | None) -> None:
+    book = ledger()
+    first = passage(book, chat("a"))
+    first.reply, first.length = Reply(200, "application/json" if length else "text/event-stream"), length
+    assert book.busy
+    first.feed(b"{ }" if length else b"data: [DONE]\n\n", 2.0)
+    assert not book.busy and passage(book, chat("b")).index == 1
+
+
+def test_when_the_evidence_is_full_one_line_says_so_and_nothing_more_is_passed_on() -> None:
+    book = ledger()
+    book.count(EVIDENCE_BYTES - 1)
+    ended(book, passage(book, chat()))
+    book.count(1)
+    answer = refusal(book, chat())
+    assert (answer.status, answer.line["reason"], book.full) == (403, "limit", True)
 
 
 def test_a_request_during_a_look_at_the_model_list_is_not_concurrent() -> None:
@@ -185,6 +229,7 @@ def test_a_call_that_the_server_never_answered_has_no_status() -> None:
 def test_the_digests_are_of_the_exact_bytes_and_equal_only_when_nothing_was_pinned() -> None:
     book = ledger()
     one = book.close(passage(book, chat()), None)
+    assert one["model"] is None
     assert one["agent_sha256"] == sha256(chat()) != one["server_sha256"]
     full = dumps(one["request"]).encode()
     two = book.close(passage(book, full), None)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent_ab.model import AgentEnd, AgentRun, Arm, ExchangeLog, Outcome, Pair, PairOutcome, RefusedRequest
+from agent_ab.model import AgentEnd, AgentRun, Arm, Drafting, ExchangeLog, Outcome, Pair, PairOutcome, RefusedRequest
 from agent_ab.pair.pair import flips, judge
 from tests.builders import attempt, check, checks, exchange, pair, server, timings
 
@@ -99,6 +99,49 @@ def test_cached_tokens_and_concurrent_requests_void_the_pair() -> None:
     assert faults(judge(pair(candidate=attempt(CANDIDATE, log=cached)))) == ["no reuse"]
     crowded = ExchangeLog((exchange(0), exchange(1, concurrent=True)), ())
     assert faults(judge(pair(candidate=attempt(CANDIDATE, log=crowded)))) == ["no reuse"]
+
+
+def test_the_agents_own_second_request_before_any_reply_voids_and_a_later_one_is_a_finding() -> None:
+    early = RefusedRequest("POST", "/v1/chat/completions", "concurrent-first", "x" * 64)
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=ExchangeLog((exchange(0),), (early,)))))
+    assert faults(judged) == ["no reuse"]
+    late = RefusedRequest("POST", "/v1/chat/completions", "concurrent", "x" * 64)
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=ExchangeLog((exchange(0),), (late,)))))
+    assert faults(judged) == []
+    assert "candidate: the proxy refused 1 requests because another one was open" in judged.findings
+
+
+def test_the_same_bytes_to_another_path_void_the_pair() -> None:
+    other = exchange(0, path="/v1/completions")
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=ExchangeLog((other,), ()))))
+    assert faults(judged) == ["same first request"]
+    line = next(line for line in judged.proof if not line.ok)
+    assert line.detail == "POST /v1/chat/completions and POST /v1/completions"
+
+
+def test_a_log_of_the_server_that_says_otherwise_is_a_finding() -> None:
+    log = ExchangeLog((exchange(0),), (), remarks=("the server's log shows 2 requests, the proxy passed on 1",))
+    judged = judge(pair(candidate=attempt(CANDIDATE, log=log)))
+    assert faults(judged) == []
+    assert any("shows 2 requests" in finding for finding in judged.findings)
+
+
+@pytest.mark.parametrize("where", ["replies", "counters"])
+def test_drafting_in_an_arm_without_speculation_voids_the_pair(where: str) -> None:
+    drafts = timings(draft_n=300, draft_n_accepted=294) if where == "replies" else timings()
+    counted = None if where == "replies" else Drafting(100, 300, 294)
+    log = ExchangeLog((exchange(0, timings=drafts),), ())
+    judged = judge(pair(attempt(BASELINE, log=log, drafting=counted)))
+    assert judged.outcome is PairOutcome.VOID and faults(judged) == ["arms applied"]
+    line = next(line for line in judged.proof if not line.ok)
+    assert "baseline: 300 tokens were drafted during the attempt, and its speculation is none" in line.detail
+
+
+def test_another_model_name_in_a_reply_voids_the_pair() -> None:
+    arms = [attempt(arm, log=ExchangeLog((exchange(0, model=name),), ())) for arm, name in zip(Arm, "ab", strict=True)]
+    judged = judge(pair(*arms))
+    assert faults(judged) == ["arms applied"]
+    assert "the replies name the model 'a' and 'b'" in next(line for line in judged.proof if not line.ok).detail
 
 
 def test_another_world_voids_the_pair_and_names_what_differs() -> None:

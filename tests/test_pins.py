@@ -55,9 +55,15 @@ def test_missing_keys_are_written_before_the_closing_brace_and_nothing_else_chan
     assert written == ALL
 
 
+@pytest.mark.parametrize("value", ["true", "0", '"no"', "null"])
+def test_the_prompt_cache_stays_off_whatever_the_agent_sends(value: str) -> None:
+    text = '{"cache_prompt": %s, "seed": 1, "temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.5, "max_tokens": 9}'
+    assert pinned(text % value) == (text % "false", {"cache_prompt": False})
+
+
 def test_keys_that_the_agent_sends_are_kept() -> None:
     text = json.dumps(
-        {"seed": 1, "temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.5, "cache_prompt": True, "max_tokens": 9}
+        {"seed": 1, "temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.5, "cache_prompt": False, "max_tokens": 9}
     )
     assert pinned(text) == (text, {})
 

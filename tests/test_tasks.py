@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agent_ab import tasks, workspace
-from agent_ab.errors import UserError
+from agent_ab.errors import ApparatusError, UserError
 from tests.small_task import small_task, task_directory
 
 
@@ -103,3 +103,20 @@ def test_the_scripted_conversation_comes_to_the_reference_solution(name: str, tm
             path.write_text(text.replace(call["arguments"]["old"], call["arguments"]["new"]))
     assert "call" not in turns[-1]
     assert workspace.manifest_of(tmp_path / "played") == workspace.manifest_of(tmp_path / "solved")
+
+
+def test_a_runs_copy_of_a_task_does_not_see_what_is_edited_meanwhile(tmp_path: Path) -> None:
+    task_directory(tmp_path)
+    copy = tasks.private(tasks.load("double", tmp_path))
+    assert copy.sha256 == tasks.digest(tasks.load("double", tmp_path))
+    (tmp_path / "double" / "checks.py").write_text("edited")
+    assert "edited" not in (copy.root / "checks.py").read_text()
+    tasks.require_same(copy)
+
+
+def test_a_runs_copy_of_a_task_that_was_changed_is_broken_apparatus(tmp_path: Path) -> None:
+    task_directory(tmp_path)
+    copy = tasks.private(tasks.load("double", tmp_path))
+    (copy.root / "checks.py").write_text("edited")
+    with pytest.raises(ApparatusError, match="the run's copy of task 'double' was changed"):
+        tasks.require_same(copy)

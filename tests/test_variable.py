@@ -196,7 +196,7 @@ def test_proxy_and_proof_agree_on_what_must_be_equal() -> None:
     first = Ledger(settings(None), ())
     passage = first.admit("POST", "/v1/chat/completions", body, "", 0.0)
     recorded = first.close(passage, None)["request"]  # type: ignore[arg-type]
-    expected = first_digest(recorded, keys)
+    expected = f"POST /v1/chat/completions {first_digest(recorded, keys)}"
     other = body.replace(b"1024", b"4096")
     assert hasattr(Ledger(settings(expected), ()).admit("POST", "/v1/chat/completions", other, "", 0.0), "sent")
     refused = Ledger(settings(expected), ()).admit("POST", "/v1/chat/completions", other.replace(b"local", b"x"), "", 0)

@@ -91,8 +91,18 @@ def probe(binary: Path, source: str = "given") -> Engine:
     path = binary.resolve()
     if _foreign(path):
         raise UserError(f"not a program for this machine: {path}")
-    stamp = tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in (path, *_beside(path)))
+    stamp = tuple((file.name, *_stamp(file)) for file in (path, *_beside(path)))
     return _probe(path, source, stamp)
+
+
+def files(engine: Engine) -> tuple[Path, ...]:
+    """Return every file that `engine.sha256` is over."""
+    return _files(engine.binary, engine.library_path)
+
+
+def digest(engine: Engine) -> str:
+    """Return the sha256 of the engine's files as they are now. Raises OSError."""
+    return _digest(engine.binary, engine.library_path)
 
 
 def describe(engine: Engine) -> str:
@@ -157,7 +167,7 @@ NGRAM_OPTIONS: Mapping[str, Mapping[str, tuple[str, int]]] = {
 
 
 @lru_cache(maxsize=32)
-def _probe(path: Path, source: str, stamp: tuple[tuple[str, int, int], ...]) -> Engine:
+def _probe(path: Path, source: str, _state: tuple[tuple[str | int, ...], ...]) -> Engine:
     library_path = _library_path(path)
     _, told = _ask(path, "--version", library_path)
     helped, _ = _ask(path, "--help", library_path)
@@ -268,11 +278,27 @@ def _library_path(path: Path) -> str:
 
 
 def _digest(path: Path, library_path: str) -> str:
-    """Return the sha256 over names and contents of the binary, the libraries beside it, and llama.cpp's own elsewhere."""
+    """Return the sha256 over names and contents of `_files`."""
+    total = hashlib.sha256()
+    for file in _files(path, library_path):
+        total.update(f"{_content(file, _stamp(file))}  {file.name}\n".encode())
+    return total.hexdigest()
+
+
+def _files(path: Path, library_path: str) -> tuple[Path, ...]:
+    """Return the binary, the libraries beside it, and llama.cpp's own elsewhere."""
     linked = (Path(part) for part in _ldd([path], library_path).split() if part.startswith("/"))
     own = {file.resolve() for file in linked if _OWN_LIBRARY.search(str(file)) and file.is_file()}
-    total = hashlib.sha256()
-    for file in sorted({path, *_beside(path), *own}, key=lambda file: (file.name, file)):
-        with file.open("rb") as stream:
-            total.update(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {file.name}\n".encode())
-    return total.hexdigest()
+    return tuple(sorted({path, *_beside(path), *own}, key=lambda file: (file.name, file)))
+
+
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Return what changes when a file is written to or replaced; nobody can set the time of its last change back."""
+    status = file.stat()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@lru_cache(maxsize=256)
+def _content(file: Path, _state: tuple[int, ...]) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -40,6 +40,8 @@ class DraftModel:
     path: Path
     sha256: str
     architecture: str
+    files: tuple[Path, ...] = ()
+    """All that the sha256 is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class Model:
     """Context length that the model was trained for, in tokens; 0 when it does not say."""
     draft: DraftModel | None = None
     """The arm's draft model, if its speculation has one."""
+    files: tuple[Path, ...] = ()
+    """All that the sha256 is over: the parts of a split model, the files of a directory."""
 
 
 def ignore(_event: Event) -> None:
@@ -158,7 +162,7 @@ def with_draft(model: Model, speculation: Speculation, observer: Observer) -> Mo
     try:
         match asked.source:
             case "self":
-                drafted = DraftModel(model.path, model.sha256, model.architecture)
+                drafted = DraftModel(model.path, model.sha256, model.architecture, model.files)
             case "generated":
                 drafted = _generated(model, speculation, asked.acceptance, observer)
             case "smollm2":
@@ -174,7 +178,7 @@ def with_draft(model: Model, speculation: Speculation, observer: Observer) -> Mo
 
 def _draft(path: Path, observer: Observer) -> DraftModel:
     file = inspect(path, observer)
-    return DraftModel(file.path, file.sha256, file.architecture)
+    return DraftModel(file.path, file.sha256, file.architecture, file.files)
 
 
 def _generated(model: Model, speculation: Speculation, acceptance: float, observer: Observer) -> DraftModel:
@@ -235,6 +239,7 @@ def inspect(path: Path, observer: Observer = ignore) -> Model:
         mtp=not found.without_mtp,
         mtp_reason=found.without_mtp or "its header has a whole MTP block for llama.cpp's draft-mtp",
         context_train=found.header.number(f"{found.architecture}.context_length"),
+        files=found.parts,
     )
 
 

@@ -88,8 +88,34 @@ def judge(pair: Pair) -> Pair:
 
 def _arms_applied(arms: tuple[Attempt, Attempt]) -> ProofLine:
     facts: list[tuple[Arm, ServerFacts]] = [(a.arm, a.server) for a in arms if a.server]
-    detail = "; ".join(f"{arm}: {server.proof}" for arm, server in facts)
-    return ProofLine("arms applied", all(server.speculation_proven for _, server in facts), detail)
+    faults = [fault for attempt in arms for fault in _contradictions(attempt)]
+    if not faults:
+        faults = _other_models(arms)
+    detail = "; ".join([*faults, *(f"{arm}: {server.proof}" for arm, server in facts)])
+    return ProofLine("arms applied", all(server.speculation_proven for _, server in facts) and not faults, detail)
+
+
+def _contradictions(attempt: Attempt) -> Iterable[str]:
+    """Yield what an attempt showed against its arm: a server without speculation drafts nothing, at any time."""
+    if attempt.server is None or attempt.server.spec_type != "none":
+        return
+    drafted = sum(e.timings.draft_n or 0 for e in attempt.log.exchanges if e.timings) if attempt.log else 0
+    drafted = max(drafted, attempt.drafting.drafted if attempt.drafting else 0)
+    if drafted:
+        yield f"{attempt.arm}: {drafted} tokens were drafted during the attempt, and its speculation is none"
+
+
+def _other_models(arms: tuple[Attempt, Attempt]) -> list[str]:
+    """Return that the first replies to equal requests name different models, unless the arms differ in the model."""
+    first = [a.log.exchanges[0] if a.log and a.log.exchanges else None for a in arms]
+    servers = [a.server for a in arms]
+    left, right = first
+    if left is None or right is None or left.agent_sha256 != right.agent_sha256 or not left.model or not right.model:
+        return []
+    same = servers[0] and servers[1] and servers[0].model_sha256 == servers[1].model_sha256
+    if left.model == right.model or not same or any(server and server.unproven for server in servers):
+        return []
+    return [f"the replies name the model {_short(left.model)} and {_short(right.model)}"]
 
 
 def _attached(arms: tuple[Attempt, Attempt]) -> bool:
@@ -122,13 +148,15 @@ def _same_first_request(baseline: Attempt, candidate: Attempt, variable: str) ->
         assert attempt.log
         refused = [r for r in attempt.log.refused if r.reason == "identity"]
         if refused:
-            asked = _explained(_first_sent(baseline), _first_sent(candidate))
+            asked = _explained(_first_sent(baseline), _first_sent(candidate)) or f": POST {refused[0].path}"
             return ProofLine(name, False, f"the proxy refused {attempt.arm}'s at once, it asks something else{asked}")
     calls = [a.log.exchanges[0] if a.log and a.log.exchanges else None for a in (baseline, candidate)]
     left, right = calls
     if left is None or right is None:
         silent = [a.arm.value for a, call in zip((baseline, candidate), calls, strict=True) if call is None]
         return ProofLine(name, True, f"no model call at all in: {', '.join(silent)}")
+    if left.path != right.path and ANYTHING not in named(variable).request:
+        return ProofLine(name, False, f"POST {left.path} and POST {right.path}")
     if keys := named(variable).request:
         return _same_but_for(keys, left, right, variable, differ(baseline, candidate))
     if left.agent_sha256 != right.agent_sha256:
@@ -139,7 +167,9 @@ def _same_first_request(baseline: Attempt, candidate: Attempt, variable: str) ->
     arrived = [first_digest(e.request, ours) if ours else e.server_sha256 for e in (left, right)]
     if arrived[0] != arrived[1]:
         return ProofLine(name, False, "the agent asked the same, but different bytes reached the servers")
-    return ProofLine(name, True, f"sha256 {left.agent_sha256} left both agents, {left.server_sha256[:12]} arrived")
+    return ProofLine(
+        name, True, f"POST {left.path}, sha256 {left.agent_sha256} left both agents, {left.server_sha256[:12]} arrived"
+    )
 
 
 def _same_but_for(
@@ -193,6 +223,9 @@ def _no_reuse(arms: tuple[Attempt, Attempt]) -> ProofLine:
                 faults.append(f"{attempt.arm} exchange {e.index}: {e.timings.cache_n} cached tokens")
             if e.concurrent:
                 faults.append(f"{attempt.arm} exchange {e.index}: another request was open")
+        # What a model wrote cannot have run before its first reply: the agent program itself asks twice at once.
+        if any(refused.reason == "concurrent-first" for refused in attempt.log.refused):
+            faults.append(f"{attempt.arm}: the agent asked again before its first reply had ended")
     counts = " and ".join(str(len(a.log.exchanges)) for a in arms if a.log)
     if _attached(arms):
         untold = sum(e.timings is None for a in arms if a.log for e in a.log.exchanges)
@@ -258,6 +291,12 @@ def _about_the_log(log: ExchangeLog) -> Iterable[str]:
     if log.bodies is not None:
         held = f"the first {log.bodies} of {len(log.exchanges)} exchanges"
         yield f"its exchange log is enormous; only {held} were compared word by word"
-    refused = [r for r in log.refused if r.reason != "identity"]
+    yield from log.remarks
+    beside = sum(r.reason.startswith("concurrent") for r in log.refused)
+    if beside:
+        yield f"the proxy refused {beside} requests because another one was open"
+    if any(r.reason == "limit" for r in log.refused):
+        yield "its evidence reached the limit, and the proxy passed nothing on after that"
+    refused = [r for r in log.refused if r.reason in ("path", "unreadable")]
     if refused:
         yield f"the proxy refused {len(refused)} requests (first: {refused[0].method} {refused[0].path})"

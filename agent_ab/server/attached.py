@@ -147,7 +147,7 @@ class AttachedServer:
         """Return None: it does not echo its sampler."""
         return None
 
-    def check_working(self, _answered: int) -> None:
+    def check_working(self, _waiting: bool) -> None:
         """Do what `check_alive` does: from outside, a server that works cannot be told from one that hangs."""
         self.check_alive()
 

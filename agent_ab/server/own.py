@@ -11,7 +11,7 @@ import httpx
 from agent_ab import connection, process
 from agent_ab.errors import ApparatusError
 from agent_ab.model import Step
-from agent_ab.server.watch import HOST, StallWatch, Usage, require_gone
+from agent_ab.server.watch import HOST, StallWatch, Usage, require_gone, unread
 
 
 class OwnServer(ABC):
@@ -25,7 +25,7 @@ class OwnServer(ABC):
         self.child, self.log = child, log
         self.pid: int | None = child.pid
         self.url = f"http://{HOST}:{port}"
-        self._key, self._stall_s = key, stall_s
+        self._port, self._key, self._stall_s = port, key, stall_s
         self._watch: StallWatch | None = None
 
     @abstractmethod
@@ -68,19 +68,19 @@ class OwnServer(ABC):
         if code is not None:
             raise ApparatusError(Step.SERVER, f"{self.WHAT} ended {when}, {self._explained(code)}", self.log)
 
-    def check_working(self, answered: int) -> None:
+    def check_working(self, waiting: bool) -> None:
         """Raise ApparatusError when the process has ended, or stands still although a request is open.
 
-        `answered` of the agent's requests have come to their end. Call it often while the agent works.
+        `waiting`: the proxy has passed on a request that has not come to its end. Call it often while the agent works.
         """
         self.check_alive()
-        self._watch = self._watch or StallWatch(self.log, self.usage)
-        # An idle server stands still, too: only then is its log asked.
-        if self._watch.still_s() >= self._stall_s:
+        if not waiting or unread(self._port):
             self._watch = None
-            if self.requests() > answered:
-                message = f"{self.WHAT} hangs: with a request open, its log and CPU stood still for {self._stall_s:g} s"
-                raise ApparatusError(Step.SERVER, message, self.log)
+            return
+        self._watch = self._watch or StallWatch(self.log, self.usage)
+        if self._watch.still_s() >= self._stall_s:
+            message = f"{self.WHAT} hangs: with a request open, its log and CPU stood still for {self._stall_s:g} s"
+            raise ApparatusError(Step.SERVER, message, self.log)
 
     def _client(self, timeout_s: float) -> httpx.Client:
         return connection.client(self.url, self._key, timeout_s)

@@ -15,12 +15,13 @@ from agent_ab.config import ArmSettings, Server
 from agent_ab.engine import engine
 from agent_ab.engine.engine import Engine
 from agent_ab.errors import UserError
-from agent_ab.model import Drafting, Json, Observer, ServerFacts, Task
+from agent_ab.model import Drafting, Json, Observer, RanFile, ServerFacts, Task
 from agent_ab.models import models
 from agent_ab.models.models import Model
 from agent_ab.requests import renamed
 from agent_ab.server import attached, server
 from agent_ab.server.attached import Attached
+from agent_ab.server.ran import Planned, look, require_executed
 from agent_ab.server.watch import free_port
 from agent_ab.vllm import engine as vllm_engine
 from agent_ab.vllm import vllm
@@ -45,11 +46,14 @@ class ModelServer(Protocol):
     def check_alive(self, when: str = "while serving", *, patience_s: float = 0.0) -> None:
         """Raise ApparatusError when it has ended, or ends within `patience_s`: one that fails takes a moment to die."""
 
-    def check_working(self, answered: int) -> None:
-        """Raise ApparatusError when it has ended, or hangs; `answered` of the agent's requests have come to their end."""
+    def check_working(self, waiting: bool) -> None:
+        """Raise ApparatusError when it has ended, or hangs; `waiting`: a request was passed on that has not ended."""
 
     def requests(self) -> int | None:
-        """Return how many requests for a generation have reached it since `prove`; None: nobody counts."""
+        """Return how many requests for a generation its log shows since `prove`; None: it has none.
+
+        A request can write into a log: it is a remark, and no evidence.
+        """
 
     def drafting(self) -> Drafting | None:
         """Return what it drafted since `prove`, by its own counters; None: it has none."""
@@ -159,6 +163,26 @@ def address(found: AnyEngine) -> Address:
         return Address(found.url, found.key)
     port = free_port()
     return Address(f"http://127.0.0.1:{port}", server.new_key(), port)
+
+
+def ran(found: AnyEngine, loaded: Model, pid: int | None, log: Path) -> tuple[RanFile, ...]:
+    """Return the files that a server of ours runs, each known to be as planned; none of a server that is not ours.
+
+    Of vLLM the model's files only: its packages are known by their lists of files. Raises ApparatusError.
+    """
+    if pid is None:
+        return ()
+    planned = [_model("model", loaded.files, loaded.sha256)]
+    if loaded.draft:
+        planned.append(_model("draft model", loaded.draft.files, loaded.draft.sha256))
+    if isinstance(found, Engine):
+        require_executed(pid, found.binary, log)
+        planned.append(Planned("llama-server", engine.files(found), found.sha256, lambda: engine.digest(found)))
+    return look(pid, [one for one in planned if one.files], log)
+
+
+def _model(what: str, files: tuple[Path, ...], sha256: str) -> Planned:
+    return Planned(what, files, sha256, lambda: models.digest(list(files), models.ignore))
 
 
 def pins(found: AnyEngine) -> Pins:

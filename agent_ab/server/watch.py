@@ -93,6 +93,18 @@ def listening(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
+def unread(port: int) -> bool:
+    """Return whether a client of 127.0.0.1:`port` leaves what it was sent unread: then the server waits for it.
+
+    proc(5), /proc/net/tcp: local address, remote address, state, tx_queue:rx_queue.
+    """
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(f":{port:04X}") and fields[3] == "01" and int(fields[4].partition(":")[0], 16):
+            return True
+    return False
+
+
 def require_free(port: int) -> None:
     """Raise ApparatusError when another process has the port."""
     with socket.socket() as probe:

@@ -151,7 +151,9 @@ def model(settings: ArmSettings, task: Task | None, observer: Observer) -> Model
     draft = None
     if speculation.type in DRAFTED and speculation.draft:
         other = vllm_model.read(Path(speculation.draft.path).expanduser().absolute())
-        draft = DraftModel(other.path, _digest(other.path, observer), other.architecture)
+        draft = DraftModel(
+            other.path, _digest(other.path, observer), other.architecture, tuple(vllm_model.files_of(other.path))
+        )
     return Model(
         path=path,
         sha256=_digest(path, observer),
@@ -160,6 +162,7 @@ def model(settings: ArmSettings, task: Task | None, observer: Observer) -> Model
         mtp_reason=lacks or "its config.json announces MTP layers, and its weights hold them",
         context_train=found.context,
         draft=draft,
+        files=tuple(vllm_model.files_of(path)),
     )
 
 

@@ -4,7 +4,7 @@
 
 Faults: no-spec-type, no-mtp, old-version, sigill, missing-library, fails; dies-loading, hangs, hangs-after-bind, slow-load; router, other-model,
 other-build, two-slots, small-context; drafts-nothing, always-drafts, canary-500, no-template; ignores-term, dies-mid-stream, dies-in-canary,
-leaves-child, silent-log, hangs-mid-stream.
+leaves-child, silent-log, hangs-mid-stream, hangs-before-logging.
 """
 
 import json
@@ -99,6 +99,8 @@ class Handler(BaseHTTPRequestHandler):
         except ValueError:
             say('W srv    operator(): got exception: {"error":{"code":500}}')
             return self.reply({"error": {"code": 500}}, 500)
+        if "hangs-before-logging" in FAULTS and self.path != "/completion":
+            time.sleep(3600)
         say("I srv  server_strea: conv_id= (empty=1)")
         return self.complete(asked) if self.path == "/completion" else self.stream()
 

@@ -1,18 +1,21 @@
 """One attempt on the real parts: its order, its evidence, and its ends."""
 
 import hashlib
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agent_ab import snapshot
+from agent_ab import snapshot, tasks
 from agent_ab.attempt import AttemptPlan, not_played, run_attempt
 from agent_ab.config import load_profile
+from agent_ab.engine import engine as engines
 from agent_ab.engine.engine import Engine
-from agent_ab.model import AgentEnd, Arm, Event, Outcome, Step, Task
+from agent_ab.model import AgentEnd, Arm, Attempt, Event, Outcome, Step, Task
+from agent_ab.models import models
 from agent_ab.models.models import Model
 from agent_ab.paths import AttemptPaths
 from tests.command import ROOT
@@ -81,3 +84,57 @@ def test_the_server_never_sees_a_first_request_that_the_proxy_refuses(plan: Atte
 def test_an_attempt_that_was_not_played_says_nothing_about_its_arm(plan: AttemptPlan) -> None:
     attempt = not_played(plan)
     assert attempt.outcome is Outcome.INVALID and attempt.checks == () and attempt.duration_s == 0.0
+
+
+def moved(plan: AttemptPlan, step: Step, change: Callable[[], object]) -> Attempt:
+    """Play an attempt whose agent does nothing, and make `change` when `step` begins."""
+
+    def observe(event: Event) -> None:
+        if event.step is step and event.message == "begins":
+            change()
+
+    return run_attempt(replace(with_agent(plan, kind="nop"), observer=observe), None)
+
+
+def owned(plan: AttemptPlan, folder: Path) -> AttemptPlan:
+    """Return the plan with a model and an engine of its own, whose files may be changed."""
+    path = Path(shutil.copy(plan.model.path, folder / "own.gguf"))
+    assert isinstance(plan.engine, Engine)
+    shutil.copytree(plan.engine.binary.parent, folder / "engine")
+    return replace(plan, model=models.inspect(path), engine=engines.probe(folder / "engine" / plan.engine.binary.name))
+
+
+def test_the_files_that_ran_are_recorded_by_device_inode_and_content(plan: AttemptPlan, tmp_path: Path) -> None:
+    own = owned(plan, tmp_path)
+    attempt = moved(own, Step.CHECKS, lambda: None)
+    assert attempt.outcome is Outcome.FAIL and attempt.server is not None
+    model = next(file for file in attempt.server.ran if file.what == "model")
+    assert model.mapped and model.inode == own.model.path.stat().st_ino
+    assert {file.what for file in attempt.server.ran} == {"model", "llama-server"}
+
+
+@pytest.mark.parametrize("step", [Step.WORKSPACE, Step.AGENT])
+@pytest.mark.parametrize("what", ["model", "llama-server"])
+def test_a_file_that_is_swapped_under_the_server_makes_the_attempt_invalid(
+    plan: AttemptPlan, tmp_path: Path, step: Step, what: str
+) -> None:
+    own = owned(plan, tmp_path)
+    assert isinstance(own.engine, Engine)
+    path = own.model.path if what == "model" else own.engine.binary
+
+    def swap() -> None:
+        other = path.with_name("other")
+        other.write_bytes(path.read_bytes() + b"\0")
+        other.chmod(0o755)
+        other.rename(path)
+
+    attempt = moved(own, step, swap)
+    assert attempt.outcome is Outcome.INVALID
+    assert "planned" in attempt.invalid_reason or "replaced" in attempt.invalid_reason
+
+
+def test_checks_that_are_edited_while_the_agent_works_make_the_attempt_invalid(plan: AttemptPlan) -> None:
+    copy = tasks.private(plan.task)
+    edited = copy.root / "checks.py"
+    attempt = moved(replace(plan, task=copy), Step.AGENT, lambda: edited.write_text(edited.read_text() + "\n"))
+    assert attempt.outcome is Outcome.INVALID and "was changed while the run was played" in attempt.invalid_reason

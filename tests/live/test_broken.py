@@ -99,6 +99,7 @@ STALLS = {"gpu_layers = 0": "gpu_layers = 0\nload_stall_s = 3.0"}
         ("dies-in-canary", "ended during its canary"),
         ("dies-mid-stream", "ended while serving"),
         ("hangs-mid-stream", "hangs: with a request open"),
+        ("hangs-before-logging", "hangs: with a request open"),
     ],
 )
 def test_a_server_that_does_not_serve_voids_the_pair(tmp_path: Path, scratch: Path, fault: str, said: str) -> None:
@@ -210,6 +211,49 @@ def test_what_is_generated_after_the_limit_is_not_counted_and_the_server_is_told
             for path in tmp_path.glob(f"*/{done.data['evidence']}/{attempt['arm']}/server.log")
         )
         assert "cancel" in log
+
+
+# --- what runs in the box does not choose that its pair is VOID ---
+
+RAW = """
+import socket
+
+def raw(text, leave=False):
+    line = socket.create_connection(("127.0.0.1", int(sys.argv[1].split(":")[2].split("/")[0])))
+    line.sendall(text.encode())
+    return line if leave else line.recv(100)
+
+def post(body, method="POST", path="/v1/chat/completions", **more):
+    return raw(f"{method} {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}", **more)
+
+assert ask("hello")["choices"]
+"""
+FORGED = "0.00.001.000 I srv  server_strea: conv_id=x (empty=0)"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('assert b" 403 " in post("{}", "post")', "the proxy refused 1 requests (first: post"),
+        (f'for _ in range(3): ask("go on", grammar="root ::= (\\n{FORGED}\\n")', ""),
+        ('ask("go on", cache_prompt=True); ask("go on", cache_prompt=True)', ""),
+        (
+            'body = json.dumps({"messages": [{"role": "user", "content": "hello"}], "max_tokens": 20000, "ignore_eos": True})\n'
+            'line = post(body, leave=True)\nimport time\ntime.sleep(1)\nassert ask("beside") == 409',
+            "requests because another one was open",
+        ),
+        ('ask("go on", grammar="root ::= \\\\x"); post("{}")', ""),
+    ],
+    ids=["method", "log", "cache", "beside", "grammar"],
+)
+def test_a_tool_cannot_turn_its_own_failure_into_a_void_pair(
+    tmp_path: Path, scratch: Path, script: str, said: str
+) -> None:
+    done = command(tmp_path, RAW + script)
+    for attempt in arms(done):
+        assert attempt["outcome"] == "FAIL" and attempt["agent"]["end"] == "completed", attempt["agent"]
+    assert done.data["pair"]["outcome"] == "BOTH_FAIL"
+    assert said in "\n".join(done.data["pair"]["findings"])
 
 
 # --- the disk ---

@@ -246,14 +246,68 @@ def test_a_client_that_leaves_in_mid_stream_ends_the_generation_at_once(bench: B
     assert bench.last()["content"].startswith("xxx")
 
 
-def test_a_request_beside_another_is_recorded_as_concurrent(bench: Bench) -> None:
+def test_a_request_beside_another_never_reaches_the_server(bench: Bench) -> None:
     with bench.client.stream("POST", bench.witness.url + CHAT, json=chat("endless")) as response:
         chunks = response.iter_raw()
         next(chunks)
-        bench.post("hello")
-        assert bench.last()["concurrent"] is True
-    until(lambda: bench.last()["error"] == "client closed", "the first one is recorded")
-    assert bench.last()["concurrent"] is False
+        before = len(bench.seen())
+        assert bench.post("hello").status_code == 409
+        assert bench.last()["reason"].startswith("concurrent")
+        assert len(bench.seen()) == before
+        state = bench.witness.poll()
+        assert state.begun == state.turns + 1
+    until(lambda: bench.last().get("error") == "client closed", "the first one is recorded")
+    assert bench.post("hello").status_code == 200
+
+
+def test_a_client_that_gives_up_and_asks_again_at_once_is_answered(bench: Bench) -> None:
+    for _ in range(5):
+        with bench.client.stream("POST", bench.witness.url + CHAT, json=chat("endless")) as response:
+            next(response.iter_raw())
+        assert bench.post("hello").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["post", "Post"])
+def test_another_spelling_of_post_never_reaches_the_server(bench: Bench, method: str) -> None:
+    before = len(bench.seen())
+    answer = bench.raw(f"{method} /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+    assert answer.startswith(b"HTTP/1.1 403")
+    assert (bench.last()["reason"], bench.last()["method"]) == ("path", method)
+    assert len(bench.seen()) == before
+
+
+def test_half_sent_bodies_are_cut_when_they_are_more_than_one_request_may_be(bench: Bench) -> None:
+    path = str(bench.witness.socket)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 63000000\r\n\r\n"
+    lines = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+    cut = 0
+    try:
+        for line in lines:
+            line.settimeout(20)
+            line.connect(path)
+            try:
+                line.sendall(head + b" " * 50_000_000)
+            except OSError:
+                cut += 1
+    finally:
+        for line in lines:
+            line.close()
+    assert cut >= 1
+    until(lambda: bench.last().get("detail") == "client closed", "the connections are closed")
+    assert bench.post("hello").status_code == 200
+
+
+def test_more_connections_than_an_agent_needs_are_closed(bench: Bench) -> None:
+    lines = [socket.socket(socket.AF_UNIX) for _ in range(40)]
+    try:
+        for line in lines:
+            line.settimeout(20)
+            line.connect(str(bench.witness.socket))
+        # The first ones stay open and silent; the last one was closed.
+        assert lines[-1].recv(1) == b""
+    finally:
+        for line in lines:
+            line.close()
 
 
 def test_the_model_list_passes_and_is_no_exchange(bench: Bench) -> None:
