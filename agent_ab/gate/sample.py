@@ -80,7 +80,7 @@ def sample(pairs: Sequence[Observation], *, every_repeat_counts: bool) -> Sample
         kind.append(place)
     differences = [o.difference for o in kinds]
     solved = [right.solved - left.solved for left, right in map(sides, kinds)]
-    d, signs = (tuple(of_kind[place] for place in kind) for of_kind in (differences, solved))
+    d, signs = tuple(differences[place] for place in kind), tuple(solved[place] for place in kind)
     return Sample(tuple(pairs), tuple(marks), fresh, d, signs, tuple(kinds), tuple(kind))
 
 
@@ -133,7 +133,7 @@ def evidence(found: Sample, policy: Policy) -> Evidence:
         PathPoint(found.pairs[stop - 1].block, stop, *(float(e) for e in every[(0, 3, 4, 5), i]))
         for i, stop in enumerate(stops)
     )
-    now = EValues(*(float(e) for e in every[:, -1]), needed=1 / policy.alpha)
+    now = EValues(*(float(e) for e in every[:, -1]), 1 / policy.alpha)
     return Evidence(differences, solved, directions, known, signs, path, now)
 
 
