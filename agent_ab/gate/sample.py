@@ -133,7 +133,8 @@ def evidence(found: Sample, policy: Policy) -> Evidence:
         PathPoint(found.pairs[stop - 1].block, stop, *(float(e) for e in every[(0, 3, 4, 5), i]))
         for i, stop in enumerate(stops)
     )
-    now = EValues(*(float(e) for e in every[:, -1]), 1 / policy.alpha)
+    harm, checks, solved_alone, fit, solved_fit, quick = every[:, -1].tolist()
+    now = EValues(harm, checks, solved_alone, fit, solved_fit, quick, 1 / policy.alpha)
     return Evidence(differences, solved, directions, known, signs, path, now)
 
 
