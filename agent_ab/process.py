@@ -23,6 +23,10 @@ from agent_ab.session import children
 
 POLL_S = 0.05
 """How often a waiting loop looks; short against anything that a person waits for."""
+LOOK_S = 0.5
+"""How often a wait without a tick looks at the clock, so that a pause is seen."""
+LATE_S = 1.0
+"""A look that comes later than this was a pause; it does not count towards a time limit."""
 DRAIN_S = 1.0
 """How long the last words of a dead child are waited for while a stranger holds its pipe."""
 
@@ -39,6 +43,8 @@ class Completed:
     truncated: bool
     """Output past `cap_bytes` was read and thrown away."""
     duration_s: float
+    stood_still_s: float = 0.0
+    """The longest time in which we could not look: a stop, a suspended machine, a frozen container, an overload."""
 
 
 class Child:
@@ -288,7 +294,7 @@ def run(
     program cannot be started, and OSError when `output` cannot be written.
     """
     with output.open("ab") if output else nullcontext() as sink:
-        begin = time.monotonic()
+        begin, pauses = time.monotonic(), _Pauses()
         popen = _spawn(
             argv,
             env=env,
@@ -302,7 +308,7 @@ def run(
         child = Child(popen, argv[0])
         try:
             with closing(_Conversation(popen, given.stdin, cap_bytes, sink)) as talk:
-                timed_out = not _attend(talk, begin, timeout_s, tick)
+                timed_out = not _attend(talk, begin, timeout_s, tick, pauses)
                 exit_code = child.stop(())
                 duration_s = time.monotonic() - begin
                 # A process that left the group may hold the pipe open: what it writes later is nobody's output.
@@ -318,19 +324,47 @@ def run(
         timed_out=timed_out,
         truncated=any(stream.truncated for stream in streams),
         duration_s=duration_s,
+        stood_still_s=pauses.longest_s,
     )
 
 
-def _attend(talk: _Conversation, begin: float, timeout_s: float, tick: Callable[[float], None] | None) -> bool:
-    """Listen until the child ends (True) or its time is up (False)."""
-    next_tick = 0.0
-    while (elapsed := time.monotonic() - begin) < timeout_s:
-        if tick and elapsed >= next_tick:
+class _Pauses:
+    """Sees the times in which this process did not run, suspended machines included."""
+
+    # CLOCK_MONOTONIC stands still while the machine is suspended, CLOCK_BOOTTIME does not.
+    _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+    def __init__(self) -> None:
+        self.longest_s = self.sum_s = 0.0
+        self._last = time.clock_gettime(self._CLOCK)
+
+    def look(self, waited_s: float) -> None:
+        """Take note of how much later than after `waited_s` this look comes."""
+        now = time.clock_gettime(self._CLOCK)
+        late_s, self._last = now - self._last - waited_s, now
+        if late_s > LATE_S:
+            self.longest_s, self.sum_s = max(self.longest_s, late_s), self.sum_s + late_s
+
+
+def _attend(
+    talk: _Conversation, begin: float, timeout_s: float, tick: Callable[[float], None] | None, pauses: _Pauses
+) -> bool:
+    """Listen until the child ends (True) or its time is up (False); pauses are no part of its time."""
+    next_tick = wait_s = 0.0
+    ended = False
+    while not ended:
+        pauses.look(wait_s)
+        left_s = timeout_s - (time.monotonic() - begin - pauses.sum_s)
+        if left_s <= 0:
+            # It may have ended while nobody looked.
+            return talk.step(0.0)
+        if tick and (elapsed := timeout_s - left_s) >= next_tick:
             tick(elapsed)
             next_tick = elapsed + POLL_S
-        if talk.step(min(POLL_S, timeout_s - elapsed) if tick else timeout_s - elapsed):
-            return True
-    return False
+        wait_s = min(POLL_S if tick else LOOK_S, left_s)
+        ended = talk.step(wait_s)
+    pauses.look(wait_s)
+    return True
 
 
 def exists(pid: int) -> bool:

@@ -41,6 +41,8 @@ ENVIRONMENT = {
 OVERRIDE = "AGENT_AB_BWRAP"
 """Names the bubblewrap to use, and no other."""
 OLDEST_PYTHON = (3, 9)
+STILL_S = 5.0
+"""From so long a standstill on, nothing measured in it counts. A machine of 2 cores at load 17 never made us wait for 1 s."""
 BURY_S = 10.0
 """How long killed processes may take to be gone."""
 PROBE_S = 30.0
@@ -291,7 +293,7 @@ class _Session:
     def _run(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path | None, given: process.Given
     ) -> process.Completed:
-        return process.run(
+        done = process.run(
             argv,
             env=env,
             timeout_s=self.timeout_s,
@@ -301,6 +303,13 @@ class _Session:
             output=self.output,
             tick=self.tick,
         )
+        if done.stood_still_s >= STILL_S:
+            raise ApparatusError(
+                "pause",
+                f"agent-ab stood still for {done.stood_still_s:.1f} s while a command ran in the box: it was stopped, or the"
+                " machine was suspended or overloaded; no time and no time limit of this attempt can be trusted",
+            )
+        return done
 
 
 def _result(done: process.Completed, exit_code: int) -> BoxResult:

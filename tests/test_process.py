@@ -312,3 +312,25 @@ def test_children_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
 def test_a_process_that_never_was_does_not_exist() -> None:
     assert not process.exists(2**22 + 1)
     assert process.exists(os.getpid())
+
+
+def stopping_us(then: str) -> list[str]:
+    """Return a command that stops this process, sleeps for two seconds, lets it go on, and does `then`."""
+    return ["sh", "-c", f"kill -STOP $PPID; sleep 2; kill -CONT $PPID; {then}"]
+
+
+def test_a_child_that_ended_while_we_were_stopped_is_not_timed_out() -> None:
+    done = process.run(stopping_us("exit 7"), env=ENV, timeout_s=1.0)
+    assert (done.timed_out, done.exit_code) == (False, 7)
+    assert done.stood_still_s > 1.0
+
+
+@pytest.mark.parametrize("tick", [None, lambda _elapsed_s: None])
+def test_a_pause_of_ours_is_measured_and_is_no_part_of_the_childs_time(tick: Callable[[float], None] | None) -> None:
+    done = process.run(stopping_us("sleep 0.2; echo in time"), env=ENV, timeout_s=1.9, tick=tick)
+    assert (done.timed_out, done.stdout) == (False, b"in time\n")
+    assert done.stood_still_s > 1.0
+
+
+def test_a_wait_without_a_pause_stood_still_for_no_time() -> None:
+    assert process.run(["sleep", "0.1"], env=ENV, timeout_s=LONG_S).stood_still_s == 0

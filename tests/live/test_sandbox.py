@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -520,3 +521,22 @@ def test_the_surroundings_are_described(box: Box) -> None:
     assert (world["kind"], len(world["bubblewrap_sha256"])) == ("bwrap", 64)
     assert world["limits"]["processes"] == 512
     assert world == sandbox.describe(box.settings)
+
+
+def test_a_pause_of_ours_while_a_command_runs_is_a_broken_apparatus_with_its_length(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "STILL_S", 1.0)
+
+    def stop_us_once(_elapsed_s: float) -> None:
+        if not helpers:
+            helpers.append(
+                subprocess.Popen(
+                    ["sh", "-c", f"sleep 0.2; kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"]
+                )
+            )
+
+    helpers: list[subprocess.Popen[bytes]] = []
+    with pytest.raises(ApparatusError, match=r"stood still for \d+\.\d s while a command ran in the box"):
+        box.run(["sleep", "4"], cwd=box.mounts[0].source, env={}, timeout_s=LONG_S, tick=stop_us_once)
+    assert helpers[0].wait(LONG_S) == 0
