@@ -1,6 +1,7 @@
 """Several candidates against one baseline: their order of play, and how they share the risk of a wrong word."""
 
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from agent_ab.gate.policy import Policy
 from agent_ab.model import Arm, Event, RunStatus, ServerLife, Step
 from agent_ab.paths import RunPaths
 from agent_ab.progress import describe
-from agent_ab.schedule import PlannedPair
+from agent_ab.schedule import PlannedPair, Standing
 from agent_ab.suite import blocks
 from agent_ab.suite.plan import Asked, asked_of
 from agent_ab.suite.suite import Show
@@ -68,20 +69,20 @@ def test_a_profile_of_several_candidates_is_refused_as_a_pair() -> None:
     assert only.name == "scripted-three-arms.mtp"
 
 
-def sitting(tmp_path: Path, bad_pairs: int, told: list[Event]) -> tuple[blocks.Sitting, dict[str, tuple[str, str]]]:
-    """Return a sitting that finds a good and a bad candidate, 12 and `bad_pairs` of 20 pairs played; and how runs stand."""
-    store = stored.database(tmp_path)
-    candidates = []
-    for name, passed, count in (("good", 10, 12), ("bad", 1, bad_pairs)):
-        pairs = [stored.pair(name, number, candidate=passed) for number in range(count)]
-        stored.save(
-            store, name, pairs, blocks=5, plan=stored.plan(seeds=5, name="demo"), policy=blocks.shared(Policy(), 2)
-        )
-        ready = SimpleNamespace(asked=asked_of(store.run(name)))
-        candidates.append(blocks.Candidate(name, ready, RunPaths(tmp_path / name)))  # type: ignore[arg-type]
-    made = blocks.Sitting(tuple(candidates), store, Show(told.append))
-    made.end("interrupted")
-    return made, {run.id: (run.status, store.run(run.id).note) for run in store.runs()}
+def sitting(tmp_path: Path, bad_pairs: int, told: list[Event]) -> tuple[Standing, dict[str, tuple[str, str]]]:
+    """Return how a sitting stands that finds a good and a bad candidate, 12 and `bad_pairs` of 20 pairs played; and its runs."""
+    with closing(stored.database(tmp_path)) as store:
+        candidates = []
+        for name, passed, count in (("good", 10, 12), ("bad", 1, bad_pairs)):
+            pairs = [stored.pair(name, number, candidate=passed) for number in range(count)]
+            stored.save(
+                store, name, pairs, blocks=5, plan=stored.plan(seeds=5, name="demo"), policy=blocks.shared(Policy(), 2)
+            )
+            ready = SimpleNamespace(asked=asked_of(store.run(name)))
+            candidates.append(blocks.Candidate(name, ready, RunPaths(tmp_path / name)))  # type: ignore[arg-type]
+        made = blocks.Sitting(tuple(candidates), store, Show(told.append))
+        made.end("interrupted")
+        return made.all(), {run.id: (run.status, store.run(run.id).note) for run in store.runs()}
 
 
 def test_a_rejection_is_told_and_stored_at_once_and_an_interruption_does_not_hide_it(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_candidate_rejected_by_its_last_block_is_not_called_stopped(tmp_path: 
 
 def test_what_is_left_is_one_estimate_with_the_shared_baseline_once_and_nothing_of_the_rejected(tmp_path: Path) -> None:
     told: list[Event] = []
-    both, one = sitting(tmp_path / "both", 4, told)[0].all(), sitting(tmp_path / "one", 12, told)[0].all()
+    both, one = sitting(tmp_path / "both", 4, told)[0], sitting(tmp_path / "one", 12, told)[0]
     arm_s = 12.0
     assert (both.pairs, both.done, both.left_s) == (40, 16, (8 + 16 + 16) * arm_s)
     assert (one.pairs, one.done, one.left_s) == (32, 24, (8 + 8) * arm_s)

@@ -1,5 +1,7 @@
 """A stored run with its evidence -> a file."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from tests.page.runs import RUN, played
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "runs.db")
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store(tmp_path / "runs.db")) as made:
+        yield made
 
 
 def save(store: Store, pairs: list[Pair], kind: str = "suite") -> None:
