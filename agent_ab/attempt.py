@@ -139,7 +139,7 @@ def _play(plan: AttemptPlan, expected_first: str | None, record: _Record) -> Non
     with _step(plan, Step.SNAPSHOT):
         frozen = scratch / "snapshot"
         taken = snapshot.freeze(scratch / "workspace", frozen, paths.snapshot)
-        patch = snapshot.diff(task, scratch / "trusted.git", start, frozen)
+        patch = snapshot.diff(task, scratch / "trusted.git", start, frozen, taken)
         patch = replace(patch, flags=(*patch.flags, *taken.flags))
         paths.patch.write_text(patch.text, encoding="utf-8", errors="surrogateescape")
         record.note(patch=patch)

@@ -9,14 +9,13 @@ import os
 import stat
 import tarfile
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
 from agent_ab.model import FileDigest, Patch, Task
-from agent_ab.workspace import EPOCH, Checkout, GitFile, diff_trees, pin_times, store_tree
+from agent_ab.workspace import EPOCH, Checkout, PlacedFile, blob_id, diff_trees, pack_tree
 
 MAX_FILES = 20_000
 MAX_ENTRIES = 100_000
@@ -39,6 +38,8 @@ class Snapshot:
 
     files: tuple[FileDigest, ...]
     """In the order of their paths; a link inside the workspace has mode 0o120000 and its target as content."""
+    blobs: tuple[bytes, ...]
+    """git's ids of the files' contents, in the same order."""
     flags: tuple[str, ...]
     """What was left out, in words."""
 
@@ -47,42 +48,38 @@ def freeze(workspace: Path, target: Path, archive: Path) -> Snapshot:
     """Copy what `workspace` holds into the new directory `target`, read-only, and into the tar file `archive`.
 
     Kept are regular files and links that stay inside. Left out: compiled files, every `.git`, and, flagged, links out,
-    devices, FIFOs, sockets, and what exceeds the caps. The same workspace gives the same bytes of `archive`.
+    devices, FIFOs, sockets, and what exceeds the caps. The same workspace gives the same bytes of `archive`. Each file is
+    read once.
     """
     target.mkdir(mode=0o755)
-    collector = _Collector(target)
-    root = _open_anyway(workspace, None, directory=True)
-    if root is None:
-        collector.flag("the workspace", "is no directory any more")
-    else:
-        try:
-            collector.directory(root, "", 0)
-        finally:
-            os.close(root)
-    collector.links_inside()
-    files = tuple(sorted(collector.files, key=lambda file: os.fsencode(file.path)))
-    pin_times(target)
-    _archive(target, files, archive)
-    for directory, _, names in os.walk(target, topdown=False):
-        for name in names:
-            path = Path(directory) / name
-            if not path.is_symlink():
-                path.chmod(0o555 if path.stat().st_mode & 0o100 else 0o444)
-        Path(directory).chmod(0o555)
-    return Snapshot(files, collector.flags())
+    with tarfile.open(archive, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as tar:
+        collector = _Collector(target, tar)
+        root = _open_anyway(workspace, None, directory=True)
+        if root is None:
+            collector.flag("the workspace", "is no directory any more")
+        else:
+            try:
+                collector.directory(root, "", 0)
+            finally:
+                os.close(root)
+        collector.links_inside()
+    collector.lock_directories()
+    kept = sorted(collector.kept, key=lambda one: os.fsencode(one[0].path))
+    return Snapshot(tuple(file for file, _ in kept), tuple(blob for _, blob in kept), collector.flags())
 
 
 class _Collector:
     """Walks an untrusted tree and copies what may be kept. Paths are relative; odd bytes are surrogate escapes."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
+    def __init__(self, target: Path, tar: tarfile.TarFile) -> None:
+        self._target, self._tar = target, tar
         self._left_out: dict[str, list[str]] = defaultdict(list)
         self._links: list[tuple[str, str]] = []
         self._directories = {"."}
         self._seen = 0
         self._bytes = 0
-        self.files: list[FileDigest] = []
+        self.kept: list[tuple[FileDigest, bytes]] = []
+        """Files with git's ids of their contents."""
 
     def flag(self, name: str, why: str) -> None:
         self._left_out[why].append(_printable(name))
@@ -138,7 +135,7 @@ class _Collector:
             os.close(fd)
 
     def _file(self, parent: int, name: str, where: str) -> None:
-        if len(self.files) >= MAX_FILES:
+        if len(self.kept) >= MAX_FILES:
             self.flag(where, f"left out: more than {MAX_FILES} files")
             return
         fd = _open_anyway(name, parent, directory=False)
@@ -158,21 +155,41 @@ class _Collector:
         mode = 0o755 if seen.st_mode & 0o100 else 0o644
         with (self._target / where).open("xb") as sink:
             sink.write(data)
-            os.fchmod(sink.fileno(), mode)
-        self.files.append(FileDigest(where, hashlib.sha256(data).hexdigest(), len(data), mode))
+            sink.flush()
+            os.fchmod(sink.fileno(), mode & 0o555)
+            os.utime(sink.fileno(), (EPOCH, EPOCH))
+        self._keep(where, data, mode)
+
+    def _keep(self, where: str, data: bytes, mode: int) -> None:
+        info = tarfile.TarInfo(where)
+        info.mtime = EPOCH
+        if mode == _LINK:
+            info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, os.fsdecode(data)
+            self._tar.addfile(info)
+        else:
+            info.mode, info.size = mode, len(data)
+            self._tar.addfile(info, BytesIO(data))
+        digest = FileDigest(where, hashlib.sha256(data).hexdigest(), len(data), mode)
+        self.kept.append((digest, blob_id(data)))
 
     def links_inside(self) -> None:
         """Keep the links that lead, without another link on the way, to something that was kept."""
-        kept = {file.path for file in self.files} | self._directories
+        kept = {file.path for file, _ in self.kept} | self._directories
         for where, to in self._links:
             end = os.path.normpath(f"{PurePosixPath(where).parent}/{to}")
             if to.startswith("/") or end not in kept:
                 self.flag(where, "left out: a link that leads out of the workspace or nowhere")
                 continue
             (self._target / where).symlink_to(to)
-            digest = hashlib.sha256(os.fsencode(to)).hexdigest()
-            self.files.append(FileDigest(where, digest, len(os.fsencode(to)), _LINK))
+            os.utime(self._target / where, (EPOCH, EPOCH), follow_symlinks=False)
+            self._keep(where, os.fsencode(to), _LINK)
             self.flag(where, f"is a link to {_printable(to)}")
+
+    def lock_directories(self) -> None:
+        """Pin the directories' times and make them read-only, when nothing more is written into them."""
+        for name in self._directories:
+            os.utime(self._target / name, (EPOCH, EPOCH))
+            (self._target / name).chmod(0o555)
 
 
 def _open_anyway(name: str | Path, parent: int | None, *, directory: bool) -> int | None:
@@ -200,27 +217,17 @@ def _open_anyway(name: str | Path, parent: int | None, *, directory: bool) -> in
         os.close(handle)
 
 
-def _archive(root: Path, files: tuple[FileDigest, ...], archive: Path) -> None:
-    with tarfile.open(archive, "w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape") as tar:
-        for file in files:
-            info = tarfile.TarInfo(file.path)
-            info.mtime = EPOCH
-            if file.mode == _LINK:
-                info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, os.fspath((root / file.path).readlink())
-                tar.addfile(info)
-            else:
-                info.mode, info.size = file.mode, file.size
-                tar.addfile(info, BytesIO((root / file.path).read_bytes()))
+def diff(task: Task, trusted_git: Path, checkout: Checkout, snapshot_dir: Path, taken: Snapshot) -> Patch:
+    """Return what differs between the fixture and the snapshot in `snapshot_dir`, as `git apply` takes it.
 
-
-def diff(task: Task, trusted_git: Path, checkout: Checkout, snapshot_dir: Path) -> Patch:
-    """Return what differs between the fixture and the snapshot, as `git apply` takes it.
-
-    The snapshot is written into our own repository object by object and compared there, so that neither the
-    workspace's repository nor any ignore or attribute file has a say. Raises ApparatusError when git fails.
+    The snapshot is written into our own repository and compared there, so that neither the workspace's repository nor
+    any ignore or attribute file has a say. Raises ApparatusError when git fails.
     """
-    found: dict[str, tuple[int, str]] = {}
-    tree = store_tree(trusted_git, _git_files(snapshot_dir, found))
+    kept = zip(taken.files, taken.blobs, strict=True)
+    tree = pack_tree(
+        trusted_git, (PlacedFile(os.fsencode(f.path), _git_mode(f), blob) for f, blob in kept), snapshot_dir
+    )
+    found = {file.path: (_git_mode(file), file.sha256) for file in taken.files}
     start = {file.path: (0o100000 | file.mode, file.sha256) for file in checkout.manifest}
     changed = sorted(path for path in start | found if start.get(path) != found.get(path))
     flags = []
@@ -242,19 +249,8 @@ def diff(task: Task, trusted_git: Path, checkout: Checkout, snapshot_dir: Path) 
     )
 
 
-def _git_files(root: Path, found: dict[str, tuple[int, str]]) -> Iterator[GitFile]:
-    for directory, inner, names in os.walk(root):
-        links = [name for name in inner if (Path(directory) / name).is_symlink()]
-        for name in sorted(names + links):
-            path = Path(directory) / name
-            relative = path.relative_to(root).as_posix()
-            if path.is_symlink():
-                mode, data = _LINK, os.fsencode(path.readlink())
-            else:
-                mode = 0o100755 if path.stat().st_mode & 0o100 else 0o100644
-                data = path.read_bytes()
-            found[relative] = (mode, hashlib.sha256(data).hexdigest())
-            yield GitFile(os.fsencode(relative), mode, data)
+def _git_mode(file: FileDigest) -> int:
+    return file.mode if file.mode == _LINK else 0o100000 | file.mode
 
 
 def _utf8(data: bytes) -> str | None:

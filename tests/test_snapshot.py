@@ -38,8 +38,7 @@ class Attempt:
         return snapshot.freeze(self.own, self.frozen, self.archive)
 
     def diff(self) -> Patch:
-        self.freeze()
-        return snapshot.diff(self.task, self.trusted, self.start, self.frozen)
+        return snapshot.diff(self.task, self.trusted, self.start, self.frozen, self.freeze())
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ def test_a_link_inside_the_workspace_is_kept_and_flagged(attempt: Attempt) -> No
         ("data/alias.py", 0o120000),
     ]
     assert taken.flags == ("copy is a link to data", "data/alias.py is a link to ../app.py")
-    patch = snapshot.diff(attempt.task, attempt.trusted, attempt.start, attempt.frozen)
+    patch = snapshot.diff(attempt.task, attempt.trusted, attempt.start, attempt.frozen, taken)
     assert patch.files == ("copy", "data/alias.py")
     assert "new file mode 120000" in patch.text
 
@@ -260,6 +259,21 @@ def test_a_patch_turns_the_fixture_into_the_snapshot(attempt: Attempt, tmp_path:
     taken = snapshot.freeze(again, tmp_path / "f2", tmp_path / "a2")
     assert (tmp_path / "a2").read_bytes() == attempt.archive.read_bytes()
     assert len(taken.files) == 4
+
+
+def test_a_snapshot_is_one_pack_in_the_trusted_repository_and_not_a_file_for_each_of_its_files(
+    attempt: Attempt,
+) -> None:
+    for number in range(50):
+        (attempt.own / f"{number}.txt").write_text(f"{number}\n")
+    (attempt.own / "same.txt").write_text("1\n")
+    before = sum(path.is_file() for path in (attempt.trusted / "objects").rglob("*"))
+    patch = attempt.diff()
+    assert len(patch.files) == 51 and patch.text.count("new file mode") == 51
+    added = sum(path.is_file() for path in (attempt.trusted / "objects").rglob("*")) - before
+    assert added == len(("a pack", "its index"))
+    env = {"PATH": os.environ["PATH"]}
+    subprocess.run(["git", f"--git-dir={attempt.trusted}", "fsck", "--full", "--strict"], env=env, check=True)
 
 
 def test_ignored_files_and_the_agents_commits_are_in_the_patch(attempt: Attempt) -> None:
