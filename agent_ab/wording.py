@@ -2,9 +2,18 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
+
+from agent_ab.model import Json
 
 NOTHING = "-"
 """What stands where there is no number; never a zero that was not measured."""
+NAMES = 20
+"""Most names that a line or a table's cell lists."""
+MOST_LISTED = 100
+"""Most texts of one list in data that is printed; all are in the evidence."""
+MOST_CHARACTERS = 100_000
+"""Most characters of one text in data that is printed."""
 
 
 def seconds(value: float | None) -> str:
@@ -63,6 +72,26 @@ def listed(counts: dict[str, int]) -> str:
     """Return counts by name, the greatest first: `tool_calls 7, stop 1`."""
     found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {thousands(count)}" for name, count in found) or NOTHING
+
+
+def named(names: Sequence[str], most: int = NAMES) -> str:
+    """Return names as a list, at most `most` and a count of the rest: `a.py, b.py and 19 998 more`."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {thousands(rest)} more" if rest > 0 else "") or NOTHING
+
+
+def capped(data: Json) -> Json:
+    """Return JSON data with long lists of texts and long texts cut, and their sizes in place of what is left out."""
+    if isinstance(data, dict):
+        return {key: capped(value) for key, value in data.items()}
+    if isinstance(data, list):
+        rest = len(data) - MOST_LISTED
+        if rest > 0 and all(isinstance(item, str) for item in data):
+            return [*map(capped, data[:MOST_LISTED]), f"and {rest} more"]
+        return [capped(item) for item in data]
+    if isinstance(data, str) and len(data) > MOST_CHARACTERS:
+        return f"{data[:MOST_CHARACTERS]}... ({len(data)} characters in all)"
+    return data
 
 
 def visible(text: str) -> str:

@@ -6,7 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from agent_ab.model import AgentEnd, AgentRun, Arm, Outcome, Pair
+from agent_ab.model import AgentEnd, AgentRun, Arm, Outcome, Pair, Patch
 from agent_ab.pair.pair import judge
 from agent_ab.report.report import pair_data, pair_view
 from tests.builders import attempt, pair
@@ -59,6 +59,15 @@ def test_data_says_the_same_as_the_tables() -> None:
     assert data["pair"]["outcome"] == "BROKEN" and len(data["pair"]["flips"]) == 9
     assert data["metrics"]["baseline"]["tokens_per_s"] == 100.0
     assert data["evidence"] == "runs/x"
+
+
+def test_the_data_of_an_agent_that_left_tens_of_thousands_of_files_stays_short() -> None:
+    names = tuple(f"junk/{number}.txt" for number in range(20_000))
+    litter = Patch("+junk\n" * 1_000_000, names, edited_production=False)
+    judged = judge(pair(candidate=attempt(Arm.CANDIDATE, patch=litter)))
+    data = pair_data(judged, "runs/x")
+    assert data["pair"]["candidate"]["patch"]["files"][-1] == "and 19900 more"
+    assert len(json.dumps(data)) < 200_000
 
 
 def test_an_agents_last_words_neither_steer_the_terminal_nor_are_markup() -> None:

@@ -67,3 +67,24 @@ def test_a_line_is_cut_where_asked() -> None:
 )
 def test_strangers_text_is_a_code_span_in_markdown(text: str, code: str) -> None:
     assert wording.markdown_code(text) == code
+
+
+def test_long_lists_of_names_are_cut_with_a_count() -> None:
+    names = [f"{number}.txt" for number in range(20_014)]
+    assert wording.named([]) == "-" and wording.named(names[:20]).endswith(", 19.txt")
+    assert wording.named(names).endswith(", 19.txt and 19 994 more")
+
+
+def test_long_lists_and_texts_in_data_are_cut_with_their_size_and_all_else_stays() -> None:
+    names = [f"{number}.txt" for number in range(20_014)]
+    data = {
+        "files": names,
+        "text": "x" * 5_000_000,
+        "rows": [{"n": n} for n in range(500)],
+        "few": names[:100],
+        "no": None,
+    }
+    cut = wording.capped(data)
+    assert len(cut["files"]) == 101 and cut["files"][-1] == "and 19914 more"
+    assert len(cut["text"]) < 100_100 and cut["text"].endswith("... (5000000 characters in all)")
+    assert (cut["rows"], cut["few"], cut["no"]) == (data["rows"], data["few"], None)

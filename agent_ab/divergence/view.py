@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 
@@ -11,6 +11,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from agent_ab import wording
 from agent_ab.divergence import aftermath, parting
 from agent_ab.divergence.aftermath import Aftermath, Course, ToolCall
 from agent_ab.divergence.parting import Divergence, Kind, Parting, Where, sentence
@@ -42,7 +43,7 @@ class PairDiff:
 
 
 def data(diff: PairDiff) -> Json:
-    """Return everything that `view` shows, uncut, as data that a page can be built from."""
+    """Return everything that `view` shows as data that a page can be built from; only long lists of names are cut."""
     patches = {arm.value: _patch(diff.pair, arm) for arm in Arm}
     return {
         "schema": SCHEMA,
@@ -51,7 +52,7 @@ def data(diff: PairDiff) -> Json:
         "sentence": sentence(diff.parting.raw),
         "normalised_sentence": sentence(diff.parting.normalised),
         "divergence": parting.to_json(diff.parting),
-        "aftermath": aftermath.to_json(diff.aftermath),
+        "aftermath": wording.capped(aftermath.to_json(diff.aftermath)),
         "judgement": judgement_data(diff.pair),
         "odd_requests": {arm.value: [asdict(odd) for odd in found] for arm, found in _odd(diff).items()},
         "flips": [_flip_data(*flip) for flip in _flips(diff.pair)],
@@ -233,17 +234,13 @@ def _aftermath_table(found: Aftermath) -> Table:
     return table
 
 
-def _listed(words: Iterable[str]) -> str:
-    return ", ".join(words) or "-"
-
-
 _COURSE: Mapping[str, Callable[[Course], str]] = {
     "turns after it (in all)": lambda c: f"{c.turns} ({c.turns_in_all})",
-    "tools": lambda c: _listed(c.tools),
-    "files written by tools": lambda c: _listed(c.touched),
-    "files changed in the end": lambda c: _listed(c.changed),
+    "tools": lambda c: wording.named(c.tools, most=100),
+    "files written by tools": lambda c: wording.named(c.touched),
+    "files changed in the end": lambda c: wording.named(c.changed),
     "test runs": lambda c: str(c.test_runs),
-    "finish reasons": lambda c: _listed(f"{name} {count}" for name, count in c.finish_reasons.items()),
+    "finish reasons": lambda c: wording.named([f"{name} {count}" for name, count in c.finish_reasons.items()]),
     "budget stops": lambda c: str(c.budget_stops),
     "malformed tool calls": lambda c: str(c.malformed_calls),
     "longest run of equal turns": lambda c: str(c.repeated_turns),

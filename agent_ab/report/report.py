@@ -13,7 +13,7 @@ from agent_ab.judge.view import judgement_data, judgement_view
 from agent_ab.model import Arm, Attempt, CheckResult, CheckStatus, Json, Pair, PairOutcome, ProofLine
 from agent_ab.pair.metrics import Metrics, measure
 from agent_ab.store.store import pair_to_json
-from agent_ab.wording import counted, plain_line, visible
+from agent_ab.wording import capped, counted, plain_line, visible
 
 SCHEMA = 1
 """Version of `pair_data`'s shape: 1, the first."""
@@ -28,12 +28,15 @@ _STYLE = {
 
 
 def pair_data(pair: Pair, evidence: str) -> Json:
-    """Return what `pair_view` shows, as data: the pair, each arm's metrics, where the evidence is."""
+    """Return what `pair_view` shows, as data: the pair, each arm's metrics, where the evidence is.
+
+    Long lists of names and long texts are cut, with their sizes; the evidence has them whole.
+    """
     return {
         "schema": SCHEMA,
         "name": pair.name,
         "valid": pair.valid,
-        "pair": pair_to_json(pair),
+        "pair": capped(pair_to_json(pair)),
         "metrics": {arm.value: asdict(measure(pair.attempt(arm))) for arm in Arm},
         "judgement": judgement_data(pair),
         "evidence": evidence,

@@ -162,9 +162,9 @@ def _aftermath(pair: Pair) -> list[Json]:
     found = aftermath.from_json(pair.aftermath)
     rows: dict[str, Callable[[aftermath.Course], str]] = {
         "turns after it (in all)": lambda c: f"{c.turns} ({c.turns_in_all})",
-        "tools": lambda c: ", ".join(c.tools) or wording.NOTHING,
-        "files written by tools": lambda c: ", ".join(c.touched) or wording.NOTHING,
-        "files changed in the end": lambda c: ", ".join(c.changed) or wording.NOTHING,
+        "tools": lambda c: wording.named(c.tools, most=100),
+        "files written by tools": lambda c: wording.named(c.touched),
+        "files changed in the end": lambda c: wording.named(c.changed),
         "test runs": lambda c: str(c.test_runs),
         "malformed tool calls": lambda c: str(c.malformed_calls),
         "longest run of equal turns": lambda c: str(c.repeated_turns),
@@ -215,7 +215,7 @@ def _patch(attempt: Attempt) -> Json:
     if attempt.patch is None:
         return None
     text = shortened(attempt.patch.text, PATCH_CHARS, "patch.diff")
-    return {"text": text, "files": list(attempt.patch.files), "flags": list(attempt.patch.flags)}
+    return {"text": text, "files": wording.capped(list(attempt.patch.files)), "flags": list(attempt.patch.flags)}
 
 
 def shortened(text: str, most: int, file: str = "exchanges.jsonl") -> str:
