@@ -6,8 +6,8 @@ from enum import StrEnum
 
 from agent_ab.model import Json
 
-SCHEMA = 1
-"""Version of `to_json`'s shape: 1, the first."""
+SCHEMA = 2
+"""Version of `to_json`'s shape: 1, the first; 2, `needed.as_observed` in place of `needed.pairs_as_observed`."""
 
 
 class Decision(StrEnum):
