@@ -19,7 +19,7 @@ from agent_ab.wording import plain_line
 
 def _connect(path: Path, busy_s: float, mode: str = "mode=rwc") -> Engine:
     def opened() -> sqlite3.Connection:
-        return sqlite3.connect(f"file:{quote(str(path))}?{mode}", busy_s, check_same_thread=False, uri=True)
+        return sqlite3.connect(f"file:{quote(str(path))}?{mode}", timeout=busy_s, check_same_thread=False, uri=True)
 
     # NaN is no JSON: SQLite's own functions would break on it in every later query. Without a pool no connection outlives
     # its session, whoever forgets to close a store.
