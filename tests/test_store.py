@@ -101,7 +101,7 @@ def test_a_plan_with_a_number_that_is_no_json_is_refused(store: Store) -> None:
 def test_a_damaged_row_is_named_and_hides_no_other(store: Store) -> None:
     store.save_run("20260102-000000", "cpu-demo", "0.1.0", {})
     store.save_pair(judge(pair()))
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("update run set plan = '{' where id = '20260102-000000'")
         connection.execute("update pair set proof = '{'")
     connection.close()
